@@ -1,4 +1,4 @@
-"""Logs of any size: their last lines, what is found in them, and where their lines begin."""
+"""Logs of any size: their last lines, search, and the index of lines."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=200)
 @given(body=texts, count=some.integers(0, 12))
-def test_the_last_lines_are_those_that_tail_shows(folder, body, count):
+def test_the_last_lines_equal_those_of_tail(folder, body, count):
     with written(folder, body) as log:
         lines = body.removesuffix(b"\n").split(b"\n")
         last = b"\n".join(lines[max(0, len(lines) - count) :]) + b"\n" * body.endswith(b"\n")
         assert body[files.last_lines(log, count) :] == (last if count else b"")
 
 
-def test_lines_without_end_are_shown_from_some_way_before_the_end(tmp_path: Path) -> None:
+def test_very_long_lines_are_cut_at_the_start(tmp_path: Path) -> None:
     with open(tmp_path / "log", "wb") as file:
         file.truncate(GIB)
     log = files.open_log(str(tmp_path / "log"))
@@ -55,7 +55,7 @@ def test_lines_without_end_are_shown_from_some_way_before_the_end(tmp_path: Path
 
 
 def found(log: LogFile, text: str, begin: int = 0, **how: Any) -> dict[str, Any]:
-    """Ask the functions of the child in this process."""
+    """Call the functions of the child in this process."""
     assert log.fd is not None
     question = {"text": text, "regex": False, "case": False} | how
     return search_child.search(log.fd, log.size, begin, question, how.get("most", 1000))
@@ -63,8 +63,8 @@ def found(log: LogFile, text: str, begin: int = 0, **how: Any) -> dict[str, Any]
 
 @settings(max_examples=200)
 @given(body=texts, text=some.sampled_from(["a", "b", "é", "ab", "x"]), case=some.booleans(), most=some.integers(1, 5))
-def test_a_search_finds_the_lines_that_have_the_text(folder, body, text, case, most):
-    """All of them, in stretches of so many, with the byte at which each begins, and its number while it is known."""
+def test_a_search_finds_all_matching_lines(folder, body, text, case, most):
+    """In several steps, with the byte offset of each line, and its number where it is known."""
     with written(folder, body) as log:
         at, expected = 0, []
         for number, line in enumerate(body.removesuffix(b"\n").split(b"\n")):
@@ -81,7 +81,7 @@ def test_a_search_finds_the_lines_that_have_the_text(folder, body, text, case, m
         assert seen == [at for at, _ in expected]
 
 
-def test_what_is_found_far_into_a_line_is_what_is_told(tmp_path: Path) -> None:
+def test_a_match_far_into_a_line_shows_the_text_around_it(tmp_path: Path) -> None:
     with written(tmp_path, b"first\n" + b"-" * 5000 + b"needle" + b"+" * 5000 + b"\n") as log:
         (match,) = found(log, "needle")["matches"]
         assert (match["offset"], match["line"]) == (6, 1)
@@ -91,7 +91,7 @@ def test_what_is_found_far_into_a_line_is_what_is_told(tmp_path: Path) -> None:
 
 @settings(max_examples=100)
 @given(lengths=some.lists(some.integers(0, 3), max_size=3000), is_open=some.booleans())
-def test_an_index_says_where_every_thousandth_line_begins(folder, lengths, is_open):
+def test_an_index_has_the_offset_of_every_thousandth_line(folder, lengths, is_open):
     body = b"".join(b"." * length + b"\n" for length in lengths) + b"end" * is_open
     with written(folder, body) as log:
         assert log.fd is not None
@@ -104,7 +104,7 @@ def test_an_index_says_where_every_thousandth_line_begins(folder, lengths, is_op
     assert (told["lines"], told["next"]) == (len(begins), None)
 
 
-def test_an_index_goes_on_wherever_it_was_cut(tmp_path: Path) -> None:
+def test_an_index_can_be_continued_at_any_offset(tmp_path: Path) -> None:
     body = b"".join(b"line %d\n" % number for number in range(5000)) + search_child.TRACEBACK + b":\n"
     with written(tmp_path, body) as log:
         assert log.fd is not None
@@ -116,8 +116,8 @@ def test_an_index_goes_on_wherever_it_was_cut(tmp_path: Path) -> None:
             assert (rest["lines"], rest["traceback"]) == (5001, body.index(b"Trace"))
 
 
-def test_a_child_looks_through_five_gigabytes_in_stretches(tmp_path: Path) -> None:
-    """No more of it is in memory than a block; what is at the end is found by going on where the last stretch ended."""
+def test_a_child_searches_five_gigabytes_in_steps(tmp_path: Path) -> None:
+    """It holds at most one block in memory; each step continues where the last one ended."""
     with open(tmp_path / "log", "wb") as file:
         file.write(b"first line\n")
         file.seek(5 * GIB)
@@ -126,7 +126,7 @@ def test_a_child_looks_through_five_gigabytes_in_stretches(tmp_path: Path) -> No
     try:
         assert log.size == 5 * GIB + 12
         told = json.loads(files.search(log, 0, "Needle", is_regex=False, is_case=False, most=10))
-        # How far one stretch goes is a matter of the machine.
+        # How far one step gets depends on the machine.
         assert (told["next"] is None) == bool(told["matches"])
         assert told["next"] is None or 0 < told["next"] < log.size
         last = log.size - 100_000
@@ -145,7 +145,7 @@ def test_a_child_looks_through_five_gigabytes_in_stretches(tmp_path: Path) -> No
         log.close()
 
 
-def test_an_expression_that_never_ends_is_given_up(tmp_path: Path) -> None:
+def test_an_endless_regular_expression_is_aborted(tmp_path: Path) -> None:
     with (
         written(tmp_path, b"a" * 60 + b"!\n") as log,
         pytest.raises(UserError, match="the expression took more than 2 s and was given up"),
@@ -154,12 +154,12 @@ def test_an_expression_that_never_ends_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "a{99999999999}", "(?P<x", "[b-a]", "(?:" * 5000 + ")" * 5000])
-def test_what_is_no_expression_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_regular_expression_is_refused(tmp_path: Path, text: str) -> None:
     with written(tmp_path, b"a\n") as log, pytest.raises(UserError, match="text expected a regular expression"):
         files.search(log, 0, text, is_regex=True, is_case=True, most=1)
 
 
-def test_only_files_are_read(tmp_path: Path) -> None:
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
     """A pipe would wait for a writer, a device might never end."""
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):

@@ -1,4 +1,4 @@
-"""Numbers that runs print: found in the end of a log by expressions, which may be bad ones."""
+"""Metrics that runs print: found at the end of a log by regular expressions, which may be bad ones."""
 
 import os
 import re
@@ -13,15 +13,15 @@ from dibs.logs import numbers_child
 from dibs.system import locks, processes
 
 
-def test_the_last_match_counts_also_within_a_line():
+def test_the_last_match_counts_even_within_one_line():
     assert numbers_child.printed("loss: 3\nloss: 2 loss: 1\nend\n", {"loss": r"loss: ([0-9.]+)"}) == {"loss": 1.0}
 
 
-def test_what_is_no_number_is_passed_over():
+def test_text_that_is_no_number_is_skipped():
     assert numbers_child.printed("loss: 3\nloss: .\n", {"loss": r"loss: ([0-9.]+)"}) == {"loss": 3.0}
 
 
-def test_a_number_that_is_not_finite_is_none():
+def test_a_number_that_is_not_finite_is_ignored():
     assert numbers_child.printed("loss: nan\nacc: inf", {"loss": "loss: (.*)", "acc": "acc: (.*)"}) == {
         "loss": None,
         "acc": None,
@@ -35,22 +35,22 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path):
     assert found == [({"late": 2.0}, {"late": (2.0, 2.0, 2.0, 1)})]
 
 
-def test_all_numbers_are_summed_up_one_a_line():
+def test_all_numbers_are_summarized_one_per_line():
     text = "loss: 3\nloss: 9 loss: 2\nloss: nan\nloss: .\nloss: 4\n"
     assert numbers_child.summaries(text, {"loss": r"loss: (\S+)", "acc": r"acc: (\S+)"}) == {"loss": (2.0, 4.0, 3.0, 3)}
 
 
-def test_a_log_that_is_not_there_has_no_numbers(tmp_path):
+def test_a_missing_log_has_no_numbers(tmp_path):
     assert numbers_child.search([str(tmp_path / "none")], {"loss": "(.)"}) == [({}, {})]
 
 
-def test_an_expression_that_takes_for_ever_is_given_up(tmp_path):
+def test_an_endless_regular_expression_is_aborted(tmp_path):
     log = tmp_path / "log"
     log.write_text("a" * 60 + "\n")
     assert numbers_child.search([str(log)], {"loss": "(?:a+)+(b)"}, deadline_s=0.3, summaries_for_s=0.2) == [({}, {})]
 
 
-def test_the_last_number_is_told_also_where_the_others_take_for_ever(tmp_path):
+def test_the_last_number_is_returned_even_if_the_others_take_too_long(tmp_path):
     log = tmp_path / "log"
     log.write_text("a" * 60 + "\naab7\n")
     found = numbers_child.search([str(log)], {"loss": r"(?:a+)+b(\d)"}, summaries_for_s=0.2)

@@ -1,4 +1,4 @@
-"""Numbers that jobs report: appended as lines, read from the end, whatever else is in the file."""
+"""Metrics that jobs report: appended as lines, read from the end, whatever else is in the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_last_number_of_each_name_counts(tmp_path: Path) -> None:
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
-def test_what_is_no_line_of_ours_is_passed_over(tmp_path: Path) -> None:
+def test_malformed_lines_are_skipped(tmp_path: Path) -> None:
     lines = [b"hello", b"[1, 2]"]
     lines += [b'{"loss": "low", "flag": true, "step": 3}', b"\xff", b"3", b'{"loss": 1e400}', b'{"x"']
     assert reports.latest(b"\n".join(lines)) == {"step": 3, "loss": None}
@@ -42,7 +42,7 @@ def test_a_long_report_is_read_from_its_end(tmp_path: Path) -> None:
     assert reports.last(str(path)) == {"step": 19_999}
 
 
-def test_the_course_of_a_number_is_all_that_was_written_of_it() -> None:
+def test_the_history_of_a_metric_is_everything_written_for_it() -> None:
     told = b"""{"at": "2026-01-01T00:00:00.000Z", "loss": 0.5, "step": 1}
 hello
 {"at": "2026-01-01T00:00:01.000Z", "loss": null}
@@ -60,9 +60,9 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(FINITE, min_size=1))
-def test_a_summary_is_the_least_the_greatest_and_the_mean(values: list[float]) -> None:
+def test_a_summary_has_minimum_maximum_and_mean(values: list[float]) -> None:
     told = "".join(f'{{"loss": {json.dumps(value)}}}\n{{"loss": null, "flag": true}}\n' for value in values)
-    # The largest float counts as none: no table has it.
+    # The largest float counts as missing: no table has it.
     kept = [value for value in values if abs(value) < reports.MOST]
     found = reports.summaries(told.encode())
     if not kept:
@@ -76,8 +76,8 @@ def test_a_summary_is_the_least_the_greatest_and_the_mean(values: list[float]) -
     assert math.isclose(mean, expected, rel_tol=1e-6, abs_tol=tolerance)
 
 
-def test_a_long_course_is_thinned_for_each_number_alone() -> None:
-    """Numbers that are written in turn must not be thinned away by a step that fits their rhythm."""
+def test_a_long_history_is_thinned_per_metric() -> None:
+    """Metrics that are written in turn must not be lost by a step that matches their rhythm."""
     told = b"".join(b'{"loss": %d}\n{"acc": %d}\n' % (n, n) for n in range(1000))
     found = reports.courses(told, most=100)
     assert {name: len(points) for name, points in found.items()} == {"loss": 100, "acc": 100}
@@ -86,7 +86,7 @@ def test_a_long_course_is_thinned_for_each_number_alone() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_file_is_too_strange_to_be_read(data: bytes) -> None:
+def test_any_file_can_be_read(data: bytes) -> None:
     found = reports.latest(data)
     assert found is None or all(isinstance(name, str) for name in found)
     assert set(reports.courses(data)) == set(found or {})
