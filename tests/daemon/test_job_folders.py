@@ -17,27 +17,27 @@ def made(root: Path, job_id: int = 7) -> Path:
     return folder
 
 
-def test_logs_go_and_checkpoints_stay(tmp_path: Path) -> None:
+def test_logs_are_removed_and_checkpoints_kept(tmp_path: Path) -> None:
     folder = made(tmp_path)
     assert job_folders.size([tmp_path], 7, with_checkpoint=False) == 10
     assert job_folders.remove([tmp_path], 7, with_checkpoint=False) == 10
     assert sorted(path.name for path in folder.rglob("*")) == ["checkpoint", "model"]
 
 
-def test_checkpoints_go_when_somebody_says_so(tmp_path: Path) -> None:
+def test_checkpoints_are_removed_on_request(tmp_path: Path) -> None:
     folder = made(tmp_path)
     assert job_folders.remove([tmp_path], 7, with_checkpoint=True) == 110
     assert not folder.exists()
 
 
-def test_an_empty_checkpoint_is_none(tmp_path: Path) -> None:
+def test_an_empty_checkpoint_folder_counts_as_none(tmp_path: Path) -> None:
     folder = made(tmp_path)
     (folder / "checkpoint" / "model").unlink()
     job_folders.remove([tmp_path], 7, with_checkpoint=False)
     assert not folder.exists()
 
 
-def test_both_places_are_cleared_and_other_jobs_are_not(tmp_path: Path) -> None:
+def test_the_folders_of_one_job_are_removed_in_all_places(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a"), made(tmp_path / "b")
     other = made(tmp_path / "a", 8)
     assert job_folders.remove([tmp_path / "a", tmp_path / "b"], 7, with_checkpoint=True) == 220
