@@ -1,4 +1,4 @@
-"""The line that would make a job again: typed back through the options of `dibs add` it asks for the same."""
+"""The command line that would submit a job again: parsed by the options of `dibs add`, it requests the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dibs.submission import command_line, drafts, job_options, options
 from dibs.submission.options import Option
 
 TABLE: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
-#: Far away: a moment that has passed is not typed again.
+#: Far in the future: a time that has passed is left out.
 LATER = 4102444800000
 
 text = some.text(alphabet=string.ascii_letters + string.digits + " -_.,:=+*'\"\\$é\n{}", min_size=1, max_size=12)
@@ -37,7 +37,7 @@ seconds = some.integers(1, 10**8).map(float) | some.sampled_from([0.5, 1.25, 90.
 
 @some.composite
 def requests(draw: some.DrawFn) -> Request:
-    """Any wish about devices."""
+    """Generate any request for devices."""
     named = draw(some.just(()) | gpus)
     vram = draw(some.just(0) | some.integers(2**20, 2**45))
     return Request(
@@ -55,7 +55,7 @@ def requests(draw: some.DrawFn) -> Request:
 
 @some.composite
 def jobs(draw: some.DrawFn) -> JobSpec:
-    """Any job that could have been typed."""
+    """Generate any job that could have been typed."""
     request = draw(requests())
     argv = draw(some.none() | some.lists(text, max_size=3).map(lambda rest: ("true", *rest)))
     command = draw(
@@ -97,7 +97,7 @@ def jobs(draw: some.DrawFn) -> JobSpec:
 
 
 def typed(line: str) -> validation.Submission:
-    """Type a line as a shell and `dibs add` would read it, up to what the verbs are given."""
+    """Parse a line as a shell and `dibs add` would."""
     dibs, add, *words = shlex.split(line)
     assert (dibs, add) == ("dibs", "add")
     args = options.parse("add", TABLE, words, takes_command=True)
@@ -106,7 +106,7 @@ def typed(line: str) -> validation.Submission:
 
 
 def asked_for(submission: validation.Submission) -> dict[str, object]:
-    """Return all that a wish asks for and that an option can say."""
+    """Return everything a submission requests that an option can express."""
     own = submission.spec
     needs = {(int(part), when) for word, when in submission.after for part in word.split(",")}
     return {
@@ -136,7 +136,7 @@ def asked_for(submission: validation.Submission) -> dict[str, object]:
 @settings(max_examples=100)
 @given(job=jobs(), is_held=some.booleans())
 @example(job=build.spec(cwd="/"), is_held=False)
-def test_a_job_typed_again_asks_for_the_same(job: JobSpec, is_held: bool) -> None:
+def test_the_command_line_of_a_job_requests_the_same(job: JobSpec, is_held: bool) -> None:
     submission = typed(command_line.line(job, 0, is_held=is_held))
     request = job.request
     told = asked_for(submission)
@@ -158,8 +158,8 @@ def test_a_job_typed_again_asks_for_the_same(job: JobSpec, is_held: bool) -> Non
         assert (submission.spec.command, submission.spec.argv) == (job.command, None)
 
 
-def test_words_that_would_be_read_as_something_else_go_through_the_shell() -> None:
-    """The shell makes the same words of them, and takes none for a variable."""
+def test_arguments_with_a_special_meaning_are_passed_through_the_shell() -> None:
+    """The shell makes the same words of them and expands no variable."""
     submission = typed(command_line.line(build.spec("x", argv=("A=1", "b c"), cwd="/"), 0))
     assert (submission.spec.command, submission.spec.argv) == ("A=1 'b c'", None) or shlex.split(
         submission.spec.command
@@ -169,7 +169,7 @@ def test_words_that_would_be_read_as_something_else_go_through_the_shell() -> No
     ]
 
 
-def test_secrets_and_what_is_run_at_the_end_are_not_shown() -> None:
+def test_secrets_and_notify_commands_are_not_shown() -> None:
     line = command_line.line(build.spec(env=(("WANDB_API_KEY", "123"), ("LR", "1")), notify="curl chat/token"), 0)
     assert "WANDB_API_KEY=***" in line
     assert "LR=1" in line
@@ -177,14 +177,14 @@ def test_secrets_and_what_is_run_at_the_end_are_not_shown() -> None:
     assert "curl" not in line
 
 
-def test_a_moment_that_has_passed_is_not_typed_again() -> None:
+def test_a_begin_time_that_has_passed_is_left_out() -> None:
     job = build.spec(begin_at=LATER)
     assert "--begin" in command_line.line(job, LATER - 1)
     assert "--begin" not in command_line.line(job, LATER)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_job_shows_the_line_and_so_does_a_rehearsal(queue: Bench, number: signal.Signals) -> None:
+def test_job_details_and_a_dry_run_show_the_command_line(queue: Bench, number: signal.Signals) -> None:
     fields = {"gpus": 2, "time_limit_s": 5400, "warn": {"signal": number.name, "before_s": 120}, "project": "p 1"}
     expected = (
         f"dibs add --gpus 2 --time 1h30m --project 'p 1' --chdir {queue.folder} "

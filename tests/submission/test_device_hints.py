@@ -1,4 +1,4 @@
-"""Texts that choose devices themselves, and logs of programs that cannot read a UUID."""
+"""Commands that choose devices themselves, and logs of programs that cannot read a UUID."""
 
 import pytest
 
@@ -61,5 +61,5 @@ def test_other_vendors_count_too():
         ("CUDA error: invalid device ordinal", False),
     ],
 )
-def test_a_program_that_cannot_read_uuids_says_so_in_its_log(text, is_blind):
+def test_the_log_of_a_program_that_cannot_read_uuids_is_recognized(text, is_blind):
     assert device_hints.is_blind_to_uuids(text) is is_blind

@@ -1,4 +1,4 @@
-"""The list of jobs that GPUPeasy reads: what is a job, what is none, and that nothing of it is lost."""
+"""The list of jobs that GPUPeasy reads: which lines are jobs, and that none is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("text", "found"), LISTS)
-def test_a_list_says(text: str, found: list[Entry | Malformed]) -> None:
+def test_a_list_is_parsed_into_entries_and_malformed_lines(text: str, found: list[Entry | Malformed]) -> None:
     assert parse(text) == found
 
 
@@ -47,12 +47,12 @@ WORDS = st.text(st.characters(exclude_characters=";", exclude_categories=("Cs", 
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, st.lists(WORDS, min_size=1, max_size=4)), max_size=5))
-def test_what_is_written_is_read_again(jobs: list[tuple[str, str, list[str]]]) -> None:
+def test_a_written_list_is_read_back(jobs: list[tuple[str, str, list[str]]]) -> None:
     text = "\n".join(f"{name};;{output};;{shlex.join(argv)};;;" for name, output, argv in jobs)
     assert parse(text) == [Entry(name, output, tuple(argv)) for name, output, argv in jobs]
 
 
 @given(st.text(alphabet="ab ;;'\"\\\n", max_size=60))
-def test_whatever_it_is_it_is_read(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     for entry in parse(text):
         assert not isinstance(entry, Entry) or (entry.name and entry.output and entry.argv)

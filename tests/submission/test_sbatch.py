@@ -8,7 +8,7 @@ from dibs import errors
 from dibs.submission import sbatch
 
 PLACE = sbatch.Place("ada", "box")
-#: Digits that Python does not read as a number: too many, and one that stands above the line.
+#: Digits that Python does not read as a number: too many, and a superscript.
 NO_NUMBERS = ("9" * 5000, "²")
 NUMBERED = ("--nodes=", "--time=", "--time=1-", "--mem=", "--nice=", "--gres=gpu:a:", "--signal=USR1@")
 
@@ -66,7 +66,7 @@ NUMBERED = ("--nodes=", "--time=", "--time=1-", "--mem=", "--nice=", "--gres=gpu
         ("--open-mode=append --no-requeue", ""),
     ],
 )
-def test_a_line_means_our_options(line, ours):
+def test_a_line_is_translated_to_our_options(line, ours):
     assert sbatch.translate(shlex.split(line), PLACE) == sbatch.Translated(tuple(shlex.split(ours)), ())
 
 
@@ -86,7 +86,7 @@ def test_a_line_means_our_options(line, ours):
         *((option + number, [option + number]) for option in NUMBERED for number in NO_NUMBERS),
     ],
 )
-def test_what_cannot_be_honoured_comes_back_as_it_was_typed(line, left):
+def test_unsupported_options_are_returned_as_typed(line, left):
     assert list(sbatch.translate(shlex.split(line), PLACE).left) == left
 
 
@@ -97,6 +97,6 @@ def test_more_than_one_node_is_refused(line):
 
 
 @pytest.mark.parametrize("line", ["train.py", "-Z 3", "-"])
-def test_what_is_no_option_is_refused(line):
+def test_an_unknown_option_is_refused(line):
     with pytest.raises(errors.UserError, match="expected an option of sbatch"):
         sbatch.translate(line.split(), PLACE)
