@@ -1,4 +1,4 @@
-"""What may be done to jobs after they were submitted: signals, pauses, their place, what is asked, forgetting."""
+"""What can be done to submitted jobs: cancel, signal, pause, move, edit, clean."""
 
 import dataclasses
 import os
@@ -22,7 +22,7 @@ ORPHANED = (*RUNNING, lifecycle.Orphaned(3))
 
 
 def lines(desk):
-    """Return the orders that are left to be given."""
+    """Return the orders that are still to be sent."""
     return [(effect.job.id, effect.line) for effect in desk.turn.effects]
 
 
@@ -40,11 +40,11 @@ def queue(desk):
     return [job.id for job in sorted(found, key=lambda job: (-job.spec.priority, job.rank, job.id))]
 
 
-# -- cancel, hold and unhold of many ------------------------------------------------------------------------------
+# -- cancel, hold and unhold many jobs ----------------------------------------------------------------------------
 
 
 def wait_for_each(desk, *kinds):
-    """Submit one job, and for each kind one that waits for the one before it."""
+    """Submit one job, and for each kind one that depends on the job before it."""
     ids = [desk.job()]
     for when in kinds:
         ids.append(wait_for(desk, ids[-1], when))
@@ -55,7 +55,7 @@ def wait_for(desk, need, when):
     return desk.submit(Submission(build.spec(), after=((str(need), when),))).ids[0]
 
 
-def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(desk):
+def test_cancelling_a_job_cancels_the_whole_chain_of_jobs_that_need_it_done(desk):
     first, second, third = wait_for_each(desk, When.DONE, When.DONE)
     wait_for(desk, third, When.DONE)
     desk.do(control.cancel, str(first))
@@ -66,7 +66,7 @@ def test_who_needs_a_cancelled_job_done_is_cancelled_with_it_however_far_away(de
     assert set(desk.turn.changed) == {1, 2, 3, 4}
 
 
-def test_who_waits_only_for_an_end_is_looked_at_and_goes_on(desk):
+def test_a_job_that_only_waits_for_an_end_is_checked_and_becomes_ready(desk):
     wait_for_each(desk, When.END)
     desk.do(control.cancel, "1")
     assert desk.turn.needs_check == [2]
@@ -75,8 +75,8 @@ def test_who_waits_only_for_an_end_is_looked_at_and_goes_on(desk):
     assert (desk.store.job(2).state, desk.store.job(2).is_ready) == (State.QUEUED, True)
 
 
-def test_many_at_once_become_what_each_alone_would(desk):
-    """The set operations and the table of the life of a job tell the same."""
+def test_changing_many_jobs_at_once_equals_changing_each(desk):
+    """The set operations and the transition table give the same result."""
     ids = wait_for_each(desk, When.DONE, When.DONE)
     expected = lifecycle.advance(desk.store.job(ids[0]), lifecycle.CancelAsked(build.NOW))
     doomed = [lifecycle.advance(desk.store.job(n), lifecycle.NeedFailed(build.NOW, JobId(n - 1))) for n in ids[1:]]
@@ -86,21 +86,21 @@ def test_many_at_once_become_what_each_alone_would(desk):
     assert desk.store.counts()["cancelled"] == 3
 
 
-def test_a_job_that_was_cancelled_because_of_another_comes_back_with_it(desk):
+def test_retrying_a_job_also_retries_the_jobs_cancelled_because_of_it(desk):
     wait_for_each(desk, When.DONE, When.DONE)
     desk.do(control.cancel, "1")
     desk.do(control.retry, "1")
     assert [desk.store.job(n).state for n in (1, 2, 3)] == [State.QUEUED] * 3
 
 
-def test_somebody_who_wants_to_hear_of_the_end_hears_of_a_cancelled_job_too(desk):
+def test_a_cancelled_job_triggers_its_notification(desk):
     desk.job()
     desk.job(notify="mail")
     desk.do(control.cancel, "all")
     assert [(job.id, job.word) for job in desk.turn.finished_for_good] == [(2, "cancelled")]
 
 
-def test_a_held_job_whose_time_came_meanwhile_joins_the_line_when_it_is_let_go(desk):
+def test_an_unheld_job_is_checked_for_its_begin_time(desk):
     desk.job(begin_at=build.NOW + 1000)
     desk.do(control.hold, "1")
     desk.do(control.unhold, "1")
@@ -121,14 +121,14 @@ def test_a_signal_is_an_order_to_the_runner_and_an_event(desk, events):
 
 
 @pytest.mark.parametrize(("events", "word"), [((), "queued"), ((PLACED,), "starting"), (DONE, "done")])
-def test_a_job_that_does_not_run_gets_no_signal(desk, events, word):
+def test_a_job_that_is_not_running_gets_no_signal(desk, events, word):
     job_id = desk.job(*events)
     acted = desk.do(control.kill, str(job_id), number=10)
     assert whys(acted) == [(job_id, f"it is {word}: only a running job can get a signal")]
     assert lines(desk) == []
 
 
-def test_a_running_job_is_paused_and_goes_on(desk):
+def test_a_running_job_is_paused_and_resumed(desk):
     job_id = desk.job(*RUNNING)
     assert [(job.id, job.word) for job in desk.do(control.pause, "1").changed] == [(1, "paused")]
     assert lines(desk) == [(job_id, "pause")]
@@ -147,7 +147,7 @@ def test_a_running_job_is_paused_and_goes_on(desk):
         (control.resume, DONE, "it is done: it is not paused"),
     ],
 )
-def test_what_cannot_be_paused_or_resumed_is_left_as_it_is(desk, verb, events, why):
+def test_a_job_that_cannot_be_paused_or_resumed_is_unchanged(desk, verb, events, why):
     desk.job(*events)
     before = desk.store.job(1)
     assert whys(desk.do(verb, "1")) == [(1, why)]
@@ -163,7 +163,7 @@ def move(desk, job_id, where, other=None):
         return edits.move(desk.turn, JobId(job_id), where, None if other is None else JobId(other))
 
 
-def test_a_job_is_put_first_last_before_and_after(desk):
+def test_a_job_is_moved_first_last_before_and_after(desk):
     for _ in range(4):
         desk.job()
     move(desk, 3, "first")
@@ -186,7 +186,7 @@ def test_the_plan_follows_the_new_order(desk):
     assert [waiting.id for waiting in sorted(desk.store.head(2), key=lambda waiting: waiting.place)] == [3, 1]
 
 
-def test_first_means_first_of_its_priority_and_says_so(desk):
+def test_first_means_first_of_its_priority_and_the_answer_says_so(desk):
     desk.job(priority=5)
     desk.job()
     desk.job()
@@ -194,7 +194,7 @@ def test_first_means_first_of_its_priority_and_says_so(desk):
     assert queue(desk) == [1, 3, 2]
 
 
-def test_jobs_of_different_priority_are_not_moved_beside_each_other(desk):
+def test_jobs_of_different_priority_cannot_be_moved_next_to_each_other(desk):
     desk.job(priority=5)
     desk.job()
     with pytest.raises(Conflict, match="priority 0 and job 1 has 5") as refused:
@@ -215,7 +215,7 @@ def test_jobs_of_different_priority_are_not_moved_beside_each_other(desk):
         ((2, "after", 9), NotFound, "there is no job 9"),
     ],
 )
-def test_a_move_that_makes_no_sense_is_refused(desk, words, error, message):
+def test_an_impossible_move_is_refused(desk, words, error, message):
     desk.job(*RUNNING)
     desk.job()
     desk.job()
@@ -227,7 +227,7 @@ def test_a_move_that_makes_no_sense_is_refused(desk, words, error, message):
 # -- edit ---------------------------------------------------------------------------------------------------------
 
 
-def test_options_of_waiting_jobs_are_changed_and_all_else_stays(desk):
+def test_options_of_waiting_jobs_are_changed_and_the_rest_is_kept(desk):
     (job_id,) = desk.submit(
         Submission(build.spec(tags=("x",), priority=1), gpu_ids=("0", "2"), cpus=2, environ=b"A=1")
     ).ids
@@ -242,7 +242,7 @@ def test_options_of_waiting_jobs_are_changed_and_all_else_stays(desk):
     )
 
 
-def test_null_goes_back_to_the_default(desk):
+def test_null_restores_the_default(desk):
     desk.submit(Submission(build.spec(tags=("x",), retries=3, name="vit"), gpus=2, time_limit_s=60))
     edit(desk, "1", tags=None, retries=None, name=None, time_limit_s=None)
     spec = desk.store.job(1).spec
@@ -270,7 +270,7 @@ def test_a_count_and_a_list_of_gpus_replace_each_other(desk, before, changes, gp
     assert (request.gpus, request.gpu_ids) == (gpus, ids)
 
 
-def test_variables_are_added_to_those_that_were_given(desk):
+def test_variables_are_merged_with_the_existing_ones(desk):
     desk.job(env=(("A", "1"), ("B", "2")))
     edit(desk, "1", env={"B": "3", "C": "4"})
     assert dict(desk.store.job(1).spec.env) == {"A": "1", "B": "3", "C": "4"}
@@ -278,7 +278,7 @@ def test_variables_are_added_to_those_that_were_given(desk):
     assert desk.store.job(1).spec.env == ()
 
 
-def test_a_command_replaces_words(desk):
+def test_a_command_replaces_the_arguments(desk):
     desk.job(command="a b", argv=("a", "b"))
     edit(desk, "1", command="c | d")
     assert (desk.store.job(1).spec.command, desk.store.job(1).spec.argv) == ("c | d", None)
@@ -294,7 +294,7 @@ def test_a_script_keeps_its_text_with_other_arguments_and_loses_it_with_another_
     assert desk.store.job(job_id).spec.script_id is None
 
 
-def test_a_warning_must_come_before_the_limit_as_it_is_then(desk):
+def test_a_warning_must_come_before_the_new_limit(desk):
     desk.submit(Submission(build.spec(), time_limit_s=3600))
     edit(desk, "1", warn={"signal": "USR1", "before_s": 60}, metric={"loss": "loss=([0-9.]+)"})
     spec = desk.store.job(1).spec
@@ -306,13 +306,13 @@ def test_a_warning_must_come_before_the_limit_as_it_is_then(desk):
         edit(desk, "1", time_limit_s=None)
 
 
-def test_another_request_puts_the_job_in_another_line(desk):
+def test_a_new_request_moves_the_job_to_another_line(desk):
     desk.job()
     edit(desk, "1", gpus=3)
     assert [waiting.request.gpus for waiting in desk.store.head(5)] == [3]
 
 
-def test_a_job_with_another_priority_stands_there_by_its_age(desk):
+def test_a_job_with_a_new_priority_is_ordered_by_its_age(desk):
     desk.job(priority=5)
     desk.job()
     desk.job(priority=5)
@@ -321,7 +321,7 @@ def test_a_job_with_another_priority_stands_there_by_its_age(desk):
     assert queue(desk) == [3, 1, 2]
 
 
-def test_what_a_job_waits_for_is_replaced_and_looked_at(desk):
+def test_dependencies_are_replaced_and_checked(desk):
     for _ in range(3):
         desk.job()
     edit(desk, "3", after=[{"select": "1-2"}])
@@ -332,13 +332,13 @@ def test_what_a_job_waits_for_is_replaced_and_looked_at(desk):
 
 
 @pytest.mark.parametrize(("job", "needs"), [("1", "3"), ("1", "1"), ("1-2", "3")])
-def test_jobs_that_would_wait_for_themselves_are_refused(desk, job, needs):
+def test_circular_dependencies_are_refused(desk, job, needs):
     wait_for_each(desk, When.DONE, When.END)
     with pytest.raises(Conflict, match="would wait for itself"):
         edit(desk, job, after=[{"select": needs}])
 
 
-def test_one_job_that_cannot_be_changed_and_none_is(desk):
+def test_if_one_job_cannot_be_changed_none_is(desk):
     desk.job()
     desk.job(*RUNNING)
     before, rows = desk.store.job(1), desk.rows()
@@ -348,7 +348,7 @@ def test_one_job_that_cannot_be_changed_and_none_is(desk):
     assert (desk.store.job(1), desk.rows()) == (before, rows)
 
 
-def test_what_the_machine_cannot_give_is_refused_for_all(desk):
+def test_a_request_the_machine_cannot_satisfy_is_refused_for_all(desk):
     desk.job()
     desk.job()
     with pytest.raises(Impossible, match="asks for 9 GPUs; this machine has 4"):
@@ -356,7 +356,7 @@ def test_what_the_machine_cannot_give_is_refused_for_all(desk):
     assert [desk.store.job(n).spec.request.gpus for n in (1, 2)] == [1, 1]
 
 
-def test_a_job_that_is_so_already_is_left(desk):
+def test_a_job_that_already_has_the_value_is_unchanged(desk):
     desk.job(priority=5)
     acted = edit(desk, "1", priority=5)
     assert (acted.changed, whys(acted)) == ([], [(1, "it is so already")])
@@ -374,7 +374,7 @@ def test_a_job_that_is_so_already_is_left(desk):
         ([], "expected the changes to be an object"),
     ],
 )
-def test_changes_that_make_no_sense_are_refused(desk, changes, message):
+def test_invalid_changes_are_refused(desk, changes, message):
     desk.job()
     with pytest.raises(UserError, match=message):
         desk.do(edits.edit, "1", change=submission.change(changes))
@@ -382,7 +382,7 @@ def test_changes_that_make_no_sense_are_refused(desk, changes, message):
 
 @pytest.mark.parametrize("events", [(PLACED,), RUNNING, PAUSED])
 @pytest.mark.parametrize(("limit_s", "line"), [(7200, "limit 7200.0"), (None, "limit none")])
-def test_the_time_limit_of_a_job_under_way_is_an_order(desk, events, limit_s, line):
+def test_a_new_time_limit_of_a_running_job_is_an_order(desk, events, limit_s, line):
     desk.submit(Submission(build.spec(), time_limit_s=60))
     with desk.store.batch():
         for event in events:
@@ -392,7 +392,7 @@ def test_the_time_limit_of_a_job_under_way_is_an_order(desk, events, limit_s, li
     assert desk.store.job(1).spec.time_limit_s == limit_s
 
 
-def test_the_rule_of_a_batch_is_changed_through_any_of_its_jobs(desk):
+def test_the_rules_of_a_batch_can_be_changed_through_any_of_its_jobs(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
         control.submit(desk.turn, [Submission(build.spec())] * 3, validation.Rules(at_once=3))
@@ -408,7 +408,7 @@ def test_jobs_without_a_batch_become_one(desk):
     assert {(waiting.id, waiting.room) for waiting in desk.store.head(5)} == {(1, 1), (2, 1), (4, None)}
 
 
-def test_jobs_of_several_batches_have_no_common_rule(desk):
+def test_jobs_of_several_batches_have_no_common_rules(desk):
     desk.job()
     desk.job()
     edit(desk, "1", at_once=1)
@@ -416,7 +416,7 @@ def test_jobs_of_several_batches_have_no_common_rule(desk):
         edit(desk, "1-2", at_once=1)
 
 
-def test_a_batch_in_which_too_many_have_failed_already_is_held(desk):
+def test_a_batch_that_already_has_too_many_failures_is_held(desk):
     desk.turn = desk.new_turn()
     with desk.store.batch():
         control.submit(desk.turn, [Submission(build.spec())] * 3, validation.Rules(at_once=3))
@@ -444,7 +444,7 @@ def forget(desk, *ids):
         return cleanup.forget_rows(desk.turn, ids, with_checkpoints=False)
 
 
-def test_all_rows_of_a_finished_job_go_and_its_id_is_never_given_again(desk):
+def test_cleaning_deletes_all_rows_of_a_job_and_its_id_is_never_reused(desk):
     desk.job(*DONE)
     desk.job(*FAILED)
     assert forget(desk, 1, 2) == [1, 2]
@@ -461,7 +461,7 @@ def test_all_rows_of_a_finished_job_go_and_its_id_is_never_given_again(desk):
 
 
 @pytest.mark.parametrize("events", [(), (PLACED,), RUNNING, (lifecycle.HoldAsked(1),)])
-def test_an_unfinished_job_is_never_forgotten(desk, events):
+def test_an_unfinished_job_is_never_deleted(desk, events):
     desk.job(*DONE)
     desk.job(*events)
     with pytest.raises(Conflict, match=r"job 2 is .*: only finished jobs can be forgotten\. Nothing was changed"):
@@ -469,7 +469,7 @@ def test_an_unfinished_job_is_never_forgotten(desk, events):
     assert forget(desk, 2) == []
 
 
-def test_a_job_that_somebody_waits_for_stays(desk):
+def test_a_job_that_others_depend_on_is_kept(desk):
     desk.job(*FAILED)
     wait_for(desk, 1, When.END)
     choice = cleanup.choose(desk.store, selectors.parse(["finished"]), build.NOW)
@@ -477,7 +477,7 @@ def test_a_job_that_somebody_waits_for_stays(desk):
     assert forget(desk, 1) == []
 
 
-def test_a_finished_job_that_waited_for_a_forgotten_one_can_be_tried_again(desk):
+def test_a_finished_job_whose_dependency_was_deleted_can_be_retried(desk):
     wait_for_each(desk, When.DONE)
     desk.do(control.cancel, "1")
     forget(desk, 1)
@@ -487,7 +487,7 @@ def test_a_finished_job_that_waited_for_a_forgotten_one_can_be_tried_again(desk)
     assert desk.store.job(2).is_ready
 
 
-def test_environments_that_only_forgotten_jobs_had_go_too(desk):
+def test_environments_of_deleted_jobs_are_deleted_too(desk):
     desk.submit(Submission(build.spec(), environ=b"A=1"), Submission(build.spec(), environ=b"B=1"))
     desk.do(control.cancel, "1")
     forget(desk, 1)
@@ -496,7 +496,7 @@ def test_environments_that_only_forgotten_jobs_had_go_too(desk):
     assert (desk.rows()["environs"], desk.store.environ(desk.store.job(2).spec.environ_id)) == (1, b"B=1")
 
 
-def test_what_is_older_or_more_than_is_to_be_kept_is_overdue(desk):
+def test_jobs_beyond_the_age_or_the_number_to_keep_are_overdue(desk):
     for at in (1000, 2000, 3000):
         desk.job(*RUNNING, lifecycle.Ended(at, exit_code=0))
     desk.job()
@@ -526,17 +526,17 @@ def test_many_jobs_are_not_deleted_for_their_age_without_asking(desk):
     assert "dibs clean" in told
 
 
-def test_forgetting_goes_in_small_steps(desk):
+def test_cleaning_proceeds_in_small_steps(desk):
     desk.submit(*[Submission(build.spec())] * 500)
     desk.do(control.cancel, "all")
     assert len(cleanup.overdue(desk.store, build.NOW, Settings(keep_jobs=1), 0)) == cleanup.MOST_IN_A_STEP
 
 
-# -- orders that were recorded and never given --------------------------------------------------------------------
+# -- orders that were recorded and never sent ---------------------------------------------------------------------
 
 
 def claimed(desk, job):
-    """Claim the start of a job as a living runner does; closing the descriptor ends it."""
+    """Claim the start of a job as a live runner does; closing the descriptor ends it."""
     os.makedirs(desk.engine.folder(job))
     claim = attempts.claim(desk.engine.folder(job), job.start, "shim 1 1 x")
     assert claim is not None
@@ -554,7 +554,7 @@ def claimed(desk, job):
         (RUNNING, ["pause", "resume", "signal 10"], []),
     ],
 )
-def test_a_new_daemon_gives_the_orders_that_the_last_one_could_not(desk, events, given, expected):
+def test_a_new_daemon_sends_the_orders_that_the_last_one_could_not(desk, events, given, expected):
     desk.job(*events)
     job = desk.store.job(1)
     claim = claimed(desk, job)
@@ -567,7 +567,7 @@ def test_a_new_daemon_gives_the_orders_that_the_last_one_could_not(desk, events,
     assert [effect.line for effect in desk.turn.effects if isinstance(effect, turns.Order)] == expected
 
 
-def test_a_new_daemon_tells_a_new_limit_again(desk):
+def test_a_new_daemon_sends_a_new_limit_again(desk):
     desk.job(*RUNNING)
     edit(desk, "1", time_limit_s=60)
     job = desk.store.job(1)

@@ -1,4 +1,4 @@
-"""What the daemon counts: waits of first starts, ends of attempts, and how long a device was empty for nothing."""
+"""What the daemon counts: waiting times of first starts, ends of attempts, and idle gaps of devices."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def gaps(*jobs: Job) -> tuple[int, float]:
     return sum(tally.gaps.counts), tally.gaps.total
 
 
-def test_a_value_belongs_to_the_first_class_that_it_does_not_exceed() -> None:
+def test_a_value_belongs_to_the_first_bucket_that_it_does_not_exceed() -> None:
     counted = Histogram((1.0, 2.0))
     for value in (0.5, 1.0, 1.5, 2.0, 2.5):
         counted.add(value)
     assert (counted.counts, counted.total) == ([2, 2, 1], 7.5)
 
 
-def test_a_gap_is_from_one_end_to_the_next_begin_of_one_who_was_waiting() -> None:
+def test_a_gap_is_the_time_between_an_end_and_the_start_of_a_job_that_was_waiting() -> None:
     assert gaps(ran(0, 0, 1000, ONE), ran(500, 1004, 2000, ONE), ran(600, 2010, 3000, ONE)) == (2, 0.014)
 
 
-def test_nobody_waited_for_a_device_that_was_empty_before() -> None:
+def test_a_device_that_was_idle_before_the_submit_has_no_gap() -> None:
     assert gaps(ran(0, 0, 1000, ONE), ran(5000, 5004, 6000, ONE)) == (0, 0.0)
 
 
-def test_devices_have_gaps_of_their_own() -> None:
+def test_devices_have_separate_gaps() -> None:
     assert gaps(ran(0, 0, 1000, ONE), ran(0, 0, 3000, TWO), ran(0, 3005, 4000, ONE, TWO)) == (2, 2.01)
 
 
-def test_jobs_that_share_have_no_gaps() -> None:
+def test_jobs_that_share_a_device_have_no_gaps() -> None:
     assert gaps(ran(0, 0, 1000, ONE, vram=1), ran(0, 1004, 2000, ONE, vram=1)) == (0, 0.0)
 
 
-def test_the_wait_begins_with_the_submit_or_with_the_time_that_was_asked_for() -> None:
+def test_the_wait_begins_at_the_submit_or_at_the_begin_time() -> None:
     tally = Tally()
     at_once, later = replace(build.job(), start=1, submitted_at=1000), replace(build.job(), start=1, submitted_at=1000)
     later = replace(later, spec=replace(later.spec, begin_at=3000))
@@ -64,7 +64,7 @@ def test_the_wait_begins_with_the_submit_or_with_the_time_that_was_asked_for() -
     assert (sum(tally.waits.counts), tally.waits.total) == (2, 3.0)
 
 
-def test_ends_are_counted_by_outcome_and_cause_and_only_of_what_began() -> None:
+def test_ends_are_counted_by_outcome_and_cause_for_started_attempts_only() -> None:
     tally = Tally()
     failed = replace(ran(0, 0, 1), outcome=Outcome.FAILED, cause=Cause.OOM)
     tally.count([], [ran(0, 0, 1), failed, failed, replace(failed, start=0)], 0)

@@ -1,4 +1,4 @@
-"""What a forecast is told of the queue: the beginning of everything, and where it goes on."""
+"""The input of a forecast: the first part of each list, and where it was truncated."""
 
 import contextlib
 import math
@@ -57,15 +57,15 @@ def gathered(store, job=None):
 
 
 def expected(store, job):
-    """Return the range in minutes from now, or why there is none."""
+    """Return the range in minutes from now, or the reason why there is none."""
     (found,) = forecasts.StartForecaster(gathered(store, job), INVENTORY, POLICY, NOW).starts([job.id]).values()
     return (found.range and tuple((at - NOW) / MINUTE for at in found.range)) or found.unknown
 
 
-# -- how long ------------------------------------------------------------------------------------------------------
+# -- durations -----------------------------------------------------------------------------------------------------
 
 
-def test_jobs_that_ended_well_tell_how_long_those_like_them_take(store):
+def test_successful_jobs_give_the_duration_of_similar_ones(store):
     for job_id in submit(store, *({"command": f"train --lr {n}"} for n in range(5))):
         finish(store, job_id, 10_000 * job_id)
     (job_id,) = submit(store, {"command": "train --lr 77"})
@@ -73,28 +73,28 @@ def test_jobs_that_ended_well_tell_how_long_those_like_them_take(store):
 
 
 @pytest.mark.parametrize("other", [{"command": "test"}, {"gpus": 2}, {"project": "x"}])
-def test_other_jobs_tell_nothing(store, other):
+def test_dissimilar_jobs_give_no_duration(store, other):
     for job_id in submit(store, *({"command": "train"},) * 3):
         finish(store, job_id, 10_000)
     (job_id,) = submit(store, {"command": "train"} | other)
     assert gathered(store).spans[job_id].most_s is None
 
 
-def test_jobs_that_ended_badly_tell_nothing(store):
+def test_failed_jobs_give_no_duration(store):
     for job_id in submit(store, *({},) * 5):
         finish(store, job_id, 10_000, exit_code=1)
     (job_id,) = submit(store, {})
     assert gathered(store).spans[job_id].why == "has no time limit and nothing like it has finished yet"
 
 
-def test_only_the_newest_of_those_alike_are_remembered(store):
+def test_only_the_newest_similar_jobs_count(store):
     ids = submit(store, *({},) * 40)
     for job_id in ids:
         finish(store, job_id, 1000 * job_id)
     assert sorted(store.runtimes(durations.likeness(build.spec("train")))) == [float(n) for n in ids[-31:]]
 
 
-def test_a_job_that_runs_has_so_much_less_to_go(store):
+def test_the_elapsed_time_of_a_running_job_is_subtracted(store):
     (job_id,) = submit(store, {"limit_s": HOUR_S})
     start(store, job_id, 0, ago_ms=20 * MINUTE)
     assert gathered(store).spans == {job_id: Span(0, HOUR_S - 1200)}
@@ -107,42 +107,42 @@ def test_a_job_that_runs_has_so_much_less_to_go(store):
         ([], 2 * HOUR_S * 1000, Span(0, 30)),
     ],
 )
-def test_a_job_that_is_being_ended_takes_no_longer_than_the_grace(store, state, ran_ms, span):
+def test_a_job_that_is_being_stopped_takes_no_longer_than_the_grace(store, state, ran_ms, span):
     (job_id,) = submit(store, {"limit_s": HOUR_S})
     start(store, job_id, 0, ago_ms=int(ran_ms))
     record(store, job_id, *state)
     assert gathered(store).spans == {job_id: span}
 
 
-# -- who -----------------------------------------------------------------------------------------------------------
+# -- jobs ----------------------------------------------------------------------------------------------------------
 
 
-def test_of_a_long_line_the_beginning_is_told_and_that_it_goes_on(store):
+def test_a_long_line_is_truncated_and_marked(store):
     submit(store, *({},) * 2000)
     found = gathered(store)
     assert [job.id for job in found.view.waiting] == list(range(1, shared_forecast.MOST_JOBS + 1))
     assert set(found.cut_lines) == {(build.spec().request, 0)}
 
 
-def test_a_short_line_is_told_whole(store):
+def test_a_short_line_is_complete(store):
     submit(store, *({},) * 20)
     found = gathered(store)
     assert (len(found.view.waiting), set(found.cut_lines)) == (20, set())
 
 
-def test_of_very_many_kinds_of_requests_not_all_jobs_are_told(store):
+def test_with_many_kinds_of_requests_not_all_jobs_are_included(store):
     submit(store, *({"limit_s": 60.0 + n} for n in range(5 * shared_forecast.MOST_JOBS)))
     found = gathered(store)
     assert len(found.view.waiting) == 4 * shared_forecast.MOST_JOBS
     assert len(found.cut_lines) == shared_forecast.MOST_JOBS
 
 
-def test_a_job_far_back_in_a_long_line_is_not_foreseen(store):
+def test_a_job_far_back_in_a_long_line_has_no_forecast(store):
     last = submit(store, *({"limit_s": HOUR_S},) * 2000)[-1]
     assert expected(store, store.job(last)) == forecasts.TOO_FAR.unknown
 
 
-def test_jobs_that_wait_for_their_time_are_told_the_next_first(store):
+def test_jobs_with_a_begin_time_are_included_the_next_first(store):
     submit(store, *({"begin_at": NOW + n * MINUTE} for n in range(300, 0, -1)))
     found = gathered(store)
     assert [each.begin_at for each in found.coming] == [
@@ -151,24 +151,24 @@ def test_jobs_that_wait_for_their_time_are_told_the_next_first(store):
     assert found.known_until == NOW + shared_forecast.MOST_COMING * MINUTE
 
 
-def test_when_all_that_wait_for_their_time_are_told_nothing_else_comes(store):
+def test_with_all_begin_times_included_the_input_is_complete(store):
     submit(store, {"begin_at": NOW + MINUTE})
     assert gathered(store).known_until == math.inf
 
 
-def test_jobs_that_wait_for_others_are_told(store):
+def test_jobs_with_dependencies_are_included(store):
     _first, second, third = submit(store, {}, {"after": after(1)}, {"after": after(1, 2, when=When.END)})
     assert [each.job.id for each in gathered(store).coming] == [second, third]
 
 
-def test_where_very_many_wait_for_one_job_it_is_told_for_which(store):
+def test_a_job_with_too_many_dependants_is_marked(store):
     (need,) = submit(store, {})
     submit(store, *({"after": after(need)},) * 1000)
     found = gathered(store)
     assert (set(found.cut_needs), len(found.coming)) == ({need}, 2 * shared_forecast.MOST_COMING)
 
 
-def test_held_jobs_are_not_told_of(store):
+def test_held_jobs_are_not_included(store):
     one, two = submit(store, {}, {"after": after(1)})
     for job_id in (one, two):
         record(store, job_id, lifecycle.HoldAsked(NOW))
@@ -176,27 +176,27 @@ def test_held_jobs_are_not_told_of(store):
     assert (found.view.waiting, found.coming) == ([], [])
 
 
-# -- the whole way -------------------------------------------------------------------------------------------------
+# -- the whole forecast --------------------------------------------------------------------------------------------
 
 
-def test_a_job_behind_others_with_limits_starts_by_the_time_they_must_have_ended(store):
+def test_a_job_behind_others_with_limits_starts_when_these_have_passed(store):
     first, _second, third = submit(store, {"gpus": 2, "limit_s": HOUR_S}, {"gpus": 2, "limit_s": HOUR_S}, {"gpus": 2})
     start(store, first, 0, 1)
     assert expected(store, store.job(third)) == (0, 120)
 
 
-def test_a_job_at_the_end_of_a_chain(store):
+def test_a_job_at_the_end_of_a_dependency_chain_starts_after_the_others(store):
     ids = submit(store, {"limit_s": HOUR_S}, *({"limit_s": HOUR_S, "after": after(n)} for n in (1, 2)))
     assert expected(store, store.job(ids[-1])) == (0, 120)
 
 
-def test_a_job_that_waits_for_a_held_one_cannot_be_foreseen(store):
+def test_a_job_that_waits_for_a_held_one_has_no_forecast(store):
     one, two = submit(store, {}, {"after": after(1)})
     record(store, one, lifecycle.HoldAsked(NOW))
     assert expected(store, store.job(two)) == "job 1, for which it waits, cannot be foreseen"
 
 
-def test_a_batch_keeps_to_its_limit(store):
+def test_a_batch_limit_is_respected(store):
     ids = submit(store, *({"limit_s": HOUR_S},) * 3, at_once=1)
     start(store, ids[0], 0)
     assert expected(store, store.job(ids[2])) == (0, 120)
@@ -212,20 +212,20 @@ def test_a_batch_keeps_to_its_limit(store):
         ({"gpus": 2, "after": after(1), "begin_at": NOW + 5 * MINUTE}, (5, 60)),
     ],
 )
-def test_a_job_that_is_not_submitted_yet_can_be_foreseen(store, asked, minutes):
+def test_a_job_that_is_not_submitted_yet_has_a_forecast(store, asked, minutes):
     (job_id,) = submit(store, {"limit_s": HOUR_S})
     start(store, job_id, 0)
     assert expected(store, build.job(2, command="new", **asked)) == minutes
 
 
-def test_a_job_that_is_not_submitted_yet_stands_behind_a_line_whose_end_is_not_seen(store):
+def test_a_job_that_is_not_submitted_yet_is_behind_a_truncated_line(store):
     submit(store, *({"limit_s": HOUR_S},) * 2000)
     assert expected(store, build.job(2001, command="train", limit_s=HOUR_S)) == forecasts.TOO_FAR.unknown
     assert expected(store, build.job(2001, command="train", limit_s=HOUR_S, priority=1)) == (0, 0)
 
 
-def test_gathering_asks_for_no_more_of_a_longer_queue(store):
-    """Counted in statements, and no statement looks through all jobs (see `test_store`)."""
+def test_the_number_of_queries_does_not_grow_with_the_queue(store):
+    """Counted in statements, and no statement scans all jobs (see `test_writer`)."""
     counts = []
     for _ in range(2):
         submit(store, *({},) * 2000)

@@ -1,4 +1,4 @@
-"""Submissions that have a key, and those that join an earlier batch."""
+"""Submissions with a key, and submissions to an earlier batch."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def submit(desk, count=1, **rules):
         return control.submit(turn, [Submission(build.spec()) for _ in range(count)], Rules(**rules))
 
 
-def test_a_submission_that_is_said_twice_is_one(desk):
-    """The first answer was lost on its way: whoever asks again gets the same jobs."""
+def test_a_submission_repeated_with_its_key_returns_the_same_jobs(desk):
+    """The first answer may have been lost: the client can safely repeat the request."""
     first = submit(desk, 3, key="abc")
     assert submit(desk, 3, key="abc").ids == first.ids
     assert submit(desk, 1, key="abd").ids == [4]
@@ -37,13 +37,13 @@ def test_later_jobs_may_join_a_batch_and_its_rules(desk):
 
 
 @pytest.mark.parametrize("batch", [7, 2**63])
-def test_a_batch_that_is_not_there_cannot_be_joined(desk, batch):
+def test_an_unknown_batch_cannot_be_joined(desk, batch):
     with pytest.raises(UserError, match="batch expected the id of a batch"):
         submit(desk, batch=batch)
     assert desk.rows()["jobs"] == 0
 
 
-def test_a_key_lives_as_long_as_one_of_its_jobs(desk):
+def test_a_key_is_kept_as_long_as_one_of_its_jobs(desk):
     first, _ = submit(desk, 2, key="abc").ids
     submit(desk, 1, key="other")
     assert tidied(desk, first) == []
@@ -54,7 +54,7 @@ def test_a_key_lives_as_long_as_one_of_its_jobs(desk):
 
 
 def tidied(desk, job_id):
-    """Forget a job; return the keys that this made free."""
+    """Delete a job; return the keys that are released by this."""
     desk.do(control.cancel, str(job_id))
     with desk.store.batch():
         desk.store.forget([job_id], False)
@@ -72,12 +72,12 @@ def tidied(desk, job_id):
         ({"batch": 1, "at_once": 2}, "without rules of its own"),
     ],
 )
-def test_a_wrong_key_or_batch_is_refused(body, says):
+def test_an_invalid_key_or_batch_is_refused(body, says):
     with pytest.raises(UserError, match=says):
         submission.rules({"jobs": [{"command": "true"}], **body})
 
 
-def test_what_happened_after_an_event_is_told_once_a_job(desk):
+def test_changes_since_an_event_list_each_job_once(desk):
     submit(desk, 3)
     seen = desk.store.last_event()
     assert [glance.id for glance in desk.store.changes(0, seen)] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""A daemon in the machine-wide line: what it watches, and when it looks once more."""
+"""A daemon in the machine-wide line: what it watches, and when it looks again."""
 
 import contextlib
 import time
@@ -24,7 +24,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def watched():
-    """What is watched, each with what to call when it hangs up; nobody calls by itself here."""
+    """Return what is watched, each with its callback; nothing is called automatically here."""
     return {}
 
 
@@ -37,8 +37,8 @@ def share(place, device, mib):
     return contextlib.closing(device_lease.take_shared(place, device, mib, 1000, 4, device_lease.Note("1")))
 
 
-def test_with_jobs_that_share_beside_strangers_it_looks_once_more_and_then_waits(place, line, watched):
-    """One that looked for ever would keep a core busy as long as anybody waits."""
+def test_next_to_foreign_shares_it_looks_again_once_and_then_waits(place, line, watched):
+    """Looking in a loop would keep a core busy as long as anybody waits."""
     active = [Active(1, (OURS,), mib=100)]
     with share(place, OURS, 100), share(place, THEIRS, 200):
         outlook = line.look(build.inventory(4), active)
@@ -48,7 +48,7 @@ def test_with_jobs_that_share_beside_strangers_it_looks_once_more_and_then_waits
         assert len(watched) == 1
 
 
-def test_a_share_that_went_before_it_was_watched_is_looked_at_once_more(place, line, watched):
+def test_a_share_released_before_it_was_watched_causes_another_look(place, line, watched):
     with share(place, THEIRS, 200):
         outlook = line.look(build.inventory(4), [])
     assert line.watch(outlook, list) is True
@@ -56,23 +56,23 @@ def test_a_share_that_went_before_it_was_watched_is_looked_at_once_more(place, l
     assert not watched
 
 
-def test_a_device_that_a_runner_was_refused_counts_as_held_for_a_while(line):
+def test_a_device_refused_to_a_runner_counts_as_held_for_a_while(line):
     def is_held():
-        # Anew for each look: on a slow machine the while may be over before it.
+        # Repeat it for each look: on a slow machine the time may be over before it.
         line.shun(THEIRS)
         return list(line.look(build.inventory(4), []).held) == [THEIRS]
 
     lease_lab.wait_for("held", is_held)
 
 
-def test_a_stranger_with_a_share_as_large_as_ours_is_still_seen(place, line):
+def test_a_foreign_share_as_large_as_ours_is_still_counted(place, line):
     with share(place, OURS, 100), share(place, OURS, 100):
         assert line.look(build.inventory(4), [Active(1, (OURS,), mib=100)]).sharers.keys() == {OURS}
         assert not line.look(build.inventory(4), [Active(n, (OURS,), mib=100) for n in (1, 2)]).sharers
 
 
-def test_beside_others_the_ticket_stays_until_our_runners_hold_what_it_stood_for(place, line):
-    """Or somebody who is woken by its end finds the devices free."""
+def test_the_ticket_is_kept_until_our_runners_hold_the_devices(place, line):
+    """Otherwise another user, woken by its end, would find the devices free."""
     other = own_ticket.queue_up(place, 1, [THEIRS])
     line.look(build.inventory(4), [])
     line.update_ticket([OURS], Request(1), [])

@@ -1,4 +1,4 @@
-"""Which ends call for a notice, and what it says. Nothing is run here."""
+"""Which ends trigger a notification, and its text. Nothing is run here."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def told(
     return [(each.event, each.job.id, each.command) for each in notifications.due(over, batches, is_empty, default)]
 
 
-def test_nobody_is_told_who_did_not_ask() -> None:
+def test_without_a_notify_command_nothing_is_sent() -> None:
     assert told(ended(), ended(2, 1), is_empty=True) == []
     assert told(ended(batch=1), batch=BatchTally(1, 1, 1, 0)) == []
 
 
-def test_a_job_alone_is_told_of_once_however_it_ended() -> None:
+def test_each_single_job_sends_one_notification_whatever_its_outcome() -> None:
     assert told(ended(3, notify="a"), ended(4, 1, notify="b")) == [(Event.FINISHED, 3, "a"), (Event.FINISHED, 4, "b")]
 
 
-def test_the_setting_is_for_all_and_the_jobs_own_command_before_it() -> None:
+def test_the_setting_applies_to_all_jobs_and_the_jobs_own_command_comes_first() -> None:
     assert told(ended(3), ended(4, notify="own"), default=SETTING) == [
         (Event.FINISHED, 3, SETTING),
         (Event.FINISHED, 4, "own"),
     ]
 
 
-def test_an_empty_queue_is_told_to_the_setting_alone() -> None:
+def test_an_empty_queue_is_reported_to_the_setting_only() -> None:
     assert told(ended(3, notify="own"), is_empty=True) == [(Event.FINISHED, 3, "own")]
     assert told(ended(3, notify="own"), is_empty=True, default=SETTING) == [
         (Event.FINISHED, 3, "own"),
@@ -69,7 +69,7 @@ def test_an_empty_queue_is_told_to_the_setting_alone() -> None:
         (3, [0, 0], 9, [(Event.FINISHED, 2)]),
     ],
 )
-def test_a_batch_is_told_of_at_its_first_failure_and_at_its_end(
+def test_a_batch_sends_a_notification_at_its_first_failure_and_at_its_end(
     bad_before: int, codes: list[int], finished: int, expected: list[tuple[Event, int]]
 ) -> None:
     over = [ended(n, code, batch=1, notify="own") for n, code in enumerate(codes, 1)]
@@ -103,7 +103,7 @@ def test_a_batch_is_told_of_at_its_first_failure_and_at_its_end(
         ),
     ],
 )
-def test_one_line_says_what_happened(notice: notifications.Notice, text: str) -> None:
+def test_one_line_summarizes_the_event(notice: notifications.Notice, text: str) -> None:
     assert notifications.sentence(notice) == text
     assert notifications.variables(notice, "host", "ada", "/log")["DIBS_TEXT"] == text
 

@@ -1,4 +1,4 @@
-"""What people are told of one job: why it waits, what would help, and when it may start."""
+"""What users see of one job: why it waits, what would help, and when it may start."""
 
 import contextlib
 import random
@@ -44,7 +44,7 @@ def after(*ids):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_reason_is_the_same_in_a_list_as_alone(store, seed):
-    """In a list, jobs that wait for the same are explained once."""
+    """In a list, jobs that wait for the same thing are explained once."""
     chance = random.Random(seed)
     kinds = [{"gpus": 1}, {"gpus": 2}, {"gpus": 0, "cpus": 3}, {"gpus": 1, "gpu_ids": (DeviceId("GPU-1"),)}]
     many = [{**chance.choice(kinds), "priority": chance.choice([0, 0, 5])} for _ in range(40)]
@@ -55,8 +55,8 @@ def test_a_reason_is_the_same_in_a_list_as_alone(store, seed):
     assert len({listed.reason(job) for job in jobs}) > 3
 
 
-def test_what_runs_of_the_same_command_in_the_same_folder_used_is_known(desk):
-    """Some of the newest rows are looked at, and no more, however many there are."""
+def test_memory_use_is_known_from_runs_of_the_same_command_in_the_same_folder(desk):
+    """Only a fixed number of the newest rows is read, however many there are."""
     ended = [desk.job(*events, command="train") for events in (DONE, FAILED, RUNNING)]
     others = [desk.job(*DONE, command="test"), desk.job(*DONE, command="train", cwd="/elsewhere")]
     with desk.store.batch():
@@ -89,13 +89,13 @@ def test_what_runs_of_the_same_command_in_the_same_folder_used_is_known(desk):
         ),
     ],
 )
-def test_a_job_that_is_in_no_line_yet_says_what_it_waits_for(store, asked, reason):
+def test_a_job_that_is_not_ready_says_what_it_waits_for(store, asked, reason):
     submit(store, *({},) * 10)
     (job_id,) = submit(store, asked)
     assert outlook(store).reason(store.job(job_id)) == reason
 
 
-def test_a_job_that_a_program_holds_names_it(store):
+def test_a_job_held_by_a_program_names_it(store):
     submit(store, {"tags": ("x", "held-by:gpupeasy-server --port 8888")})
     with store.batch():
         store.hold(selectors.parse(["1"]), build.NOW)
@@ -105,7 +105,7 @@ def test_a_job_that_a_program_holds_names_it(store):
     )
 
 
-def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):
+def test_a_held_job_names_the_command_that_releases_it_and_has_no_forecast(store):
     (job_id,) = submit(store, {})
     with store.batch():
         store.record(store.job(job_id), lifecycle.HoldAsked(build.NOW))
@@ -114,7 +114,7 @@ def test_a_held_job_says_who_lets_it_go_and_nobody_knows_when(store):
     assert outlook(store).expected(job) == Forecast(unknown="it is held")
 
 
-def test_a_job_that_is_not_submitted_yet_would_start_now_or_after_those_before_it(store):
+def test_the_forecast_of_a_new_job_counts_the_jobs_before_it(store):
     submit(store, {"gpus": 2, "limit_s": 3600.0})
     before = thread.now_ms()
     beside = outlook(store).if_submitted(build.spec(gpus=0))
@@ -123,12 +123,12 @@ def test_a_job_that_is_not_submitted_yet_would_start_now_or_after_those_before_i
     assert behind.if_long - behind.if_short == 3600_000
 
 
-def test_while_the_queue_is_paused_nothing_is_expected(store):
+def test_while_the_queue_is_paused_there_is_no_forecast(store):
     (job_id,) = submit(store, {})
     assert outlook(store, is_paused=True).expected(store.job(job_id)).unknown == "the queue is paused"
     assert outlook(store, is_paused=True).next_starts(5) == {}
 
 
-def test_the_next_starts_are_told_up_to_so_many(store):
+def test_the_list_of_next_starts_is_limited(store):
     submit(store, *({"limit_s": 60.0},) * 9)
     assert list(outlook(store).next_starts(3)) == [1, 2, 3]

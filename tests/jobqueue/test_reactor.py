@@ -1,4 +1,4 @@
-"""What the core thread waits for: nothing that is posted, watched or timed is missed, and nothing comes twice."""
+"""The event loop of the writer thread: nothing posted, watched or timed is missed or delivered twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dibs.jobqueue.reactor import Reactor
 
 @pytest.fixture
 def hectic() -> Iterator[None]:
-    """Threads change places as often as they can."""
+    """Let threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -22,8 +22,8 @@ def hectic() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hectic")
-def test_work_of_many_threads_arrives_once_each_and_in_their_order() -> None:
-    """A taker that runs between a post and its bell must not stumble."""
+def test_work_posted_by_many_threads_arrives_once_and_in_order() -> None:
+    """A consumer that runs between a post and its wake-up must not fail."""
     waits: Reactor[tuple[int, int]] = Reactor()
     each, threads = 3000, 4
 
@@ -43,7 +43,7 @@ def test_work_of_many_threads_arrives_once_each_and_in_their_order() -> None:
     waits.close()
 
 
-def test_a_descriptor_calls_once_and_a_timer_after_its_time() -> None:
+def test_a_descriptor_fires_once_and_a_timer_when_it_is_due() -> None:
     waits: Reactor[str] = Reactor()
     readable, writable = os.pipe()
     seen: list[str] = []

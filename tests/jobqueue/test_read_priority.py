@@ -1,4 +1,4 @@
-"""Who goes first: whoever only reads gives way to the thread that starts jobs, but not for ever."""
+"""The writer thread claims priority; readers yield, but not for ever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dibs.jobqueue.reactor import Reactor, ReadPriority
 LONG_S = 600.0
 
 
-def test_whoever_gives_way_goes_on_when_it_is_left():
+def test_a_yielding_reader_continues_when_the_writer_is_done():
     way = ReadPriority(LONG_S)
     happened: list[str] = []
     way.take()
@@ -30,7 +30,7 @@ def test_whoever_gives_way_goes_on_when_it_is_left():
     assert happened == ["started a job", "read"]
 
 
-def test_a_free_way_keeps_nobody():
+def test_a_reader_does_not_wait_while_no_writer_works():
     way = ReadPriority(LONG_S)
     way.give()
     way.take()
@@ -39,14 +39,14 @@ def test_a_free_way_keeps_nobody():
     assert not way.is_taken
 
 
-def test_nobody_waits_longer_than_the_bound_for_a_turn_that_goes_on():
+def test_a_reader_waits_no_longer_than_the_bound():
     way = ReadPriority(longest_s=0.0)
     way.take()
     way.give()
     assert way.is_taken
 
 
-def test_the_way_is_taken_while_a_thread_works_and_free_while_it_sleeps():
+def test_priority_is_claimed_while_the_thread_works_and_released_while_it_sleeps():
     waits: Reactor[str] = Reactor()
     seen: list[bool] = []
     waits.later(0.0, lambda: seen.append(waits.way.is_taken))
@@ -68,7 +68,7 @@ def test_the_way_is_taken_while_a_thread_works_and_free_while_it_sleeps():
     waits.close()
 
 
-def test_a_reader_may_give_way_between_any_two_jobs_of_a_list(desk: Desk):
+def test_a_reader_can_yield_between_any_two_jobs_of_a_list(desk: Desk):
     store = desk.store
     with store.batch():
         store.submit([build.spec() for _ in range(5)], build.NOW)

@@ -1,4 +1,4 @@
-"""What a new daemon makes of jobs that were just starting when the last one ended."""
+"""What a new daemon does with jobs that were starting when the last one ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_job_without_a_claim_is_queued_again_when_only_the_daemon_died(desk):
 
 
 def test_a_job_without_a_claim_is_lost_when_the_machine_was_down(desk):
-    """Its claim may have been forgotten by the disk: it could run twice."""
+    """The disk may have lost its claim: it could run twice."""
     recover(desk, "one boot")
     job_id = desk.job(PLACED)
     recover(desk, "another boot")
@@ -44,7 +44,7 @@ def test_a_job_without_a_claim_is_lost_when_the_machine_was_down(desk):
     )  # fmt: skip
 
 
-def test_a_start_that_was_given_up_is_queued_again_also_after_the_machine_was_down(desk):
+def test_an_abandoned_start_is_queued_again_even_after_a_reboot(desk):
     recover(desk, "one boot")
     job_id = desk.job(PLACED)
     job = desk.store.job(job_id)
@@ -54,14 +54,14 @@ def test_a_start_that_was_given_up_is_queued_again_also_after_the_machine_was_do
     assert desk.store.job(job_id).state is State.QUEUED
 
 
-def test_jobs_of_a_queue_that_never_noted_its_boot_are_taken_as_of_this_one(desk):
+def test_jobs_of_a_queue_without_a_recorded_boot_count_as_of_this_boot(desk):
     job_id = desk.job(PLACED)
     recover(desk, "this boot")
     assert desk.store.job(job_id).state is State.QUEUED
 
 
 class LateRunner(Local):
-    """An engine whose runner claims the start, runs its command and ends between two looks of the daemon."""
+    """An engine whose runner claims the start, runs its command and ends between two checks of the daemon."""
 
     def give_up(self, job):
         os.makedirs(self.folder(job))
@@ -71,7 +71,7 @@ class LateRunner(Local):
         return super().give_up(job)
 
 
-def test_a_runner_that_comes_while_its_start_is_given_up_has_its_result_heard(tmp_path):
+def test_the_result_of_a_runner_that_claims_during_give_up_is_used(tmp_path):
     desk = Desk(tmp_path, build.inventory(4))
     desk.engine = LateRunner(*(getattr(desk.engine, name) for name in Local.__slots__))
     with contextlib.closing(desk.store):
@@ -82,7 +82,7 @@ def test_a_runner_that_comes_while_its_start_is_given_up_has_its_result_heard(tm
         assert (job.outcome, job.exit_code) == (Outcome.FAILED, 7)
 
 
-def test_what_a_runner_tells_of_an_earlier_start_is_not_believed(desk):
+def test_a_message_about_an_earlier_start_is_ignored(desk):
     job_id = desk.job(PLACED)
     desk.turn = desk.new_turn()
     with desk.store.batch():
@@ -93,8 +93,8 @@ def test_what_a_runner_tells_of_an_earlier_start_is_not_believed(desk):
     assert desk.store.job(job_id).state is State.RUNNING
 
 
-def test_a_job_that_was_being_stopped_is_told_to_stop_once_more(desk):
-    """The order may have been recorded and never given."""
+def test_a_job_that_was_being_stopped_gets_the_stop_order_again(desk):
+    """The order may have been recorded and never sent."""
     job_id = desk.job(PLACED, lifecycle.CancelAsked(2))
     job = desk.store.job(job_id)
     os.makedirs(desk.engine.folder(job))

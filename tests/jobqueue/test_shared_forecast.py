@@ -1,4 +1,4 @@
-"""One forecast for all who ask: as right as one of their own, and made once for each state of the queue."""
+"""One forecast for all requests: as accurate as a separate one, and computed once per state of the queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(forecast: SharedForecast, state: object, now: int = build.NOW) -> Star
         return foreseen
 
 
-def test_a_forecast_holds_while_nothing_changes_and_not_for_long() -> None:
+def test_a_forecast_is_reused_while_nothing_changes_but_not_for_long() -> None:
     forecast = SharedForecast()
     first = asked(forecast, "as it is")
     assert asked(forecast, "as it is") is first
@@ -38,13 +38,13 @@ def test_a_forecast_holds_while_nothing_changes_and_not_for_long() -> None:
 
 
 @pytest.mark.parametrize(("state", "now"), [("changed", build.NOW), ("as it is", build.NOW - 1)])
-def test_a_change_or_a_clock_that_was_set_makes_a_new_one(state: str, now: int) -> None:
+def test_a_change_or_a_clock_step_makes_a_new_forecast(state: str, now: int) -> None:
     forecast = SharedForecast()
     first = asked(forecast, "as it is")
     assert asked(forecast, state, now) is not first
 
 
-def test_one_that_could_not_be_made_is_tried_again() -> None:
+def test_a_failed_forecast_is_tried_again() -> None:
     forecast = SharedForecast()
     first = asked(forecast, "as it was")
 
@@ -56,7 +56,7 @@ def test_one_that_could_not_be_made_is_tried_again() -> None:
     assert asked(forecast, "as it is") is not first
 
 
-def test_two_who_ask_at_once_share_one() -> None:
+def test_two_concurrent_requests_share_one_forecast() -> None:
     forecast = SharedForecast()
     found: list[StartForecaster] = []
     with forecast.for_state("as it is", build.NOW, make) as first:
@@ -68,11 +68,11 @@ def test_two_who_ask_at_once_share_one() -> None:
 
 
 class Viewer:
-    """Somebody who looks at a queue with one device again and again, and how many plans that took."""
+    """A client that reads a queue with one device repeatedly, and counts the plans that took."""
 
     def __init__(self, desk: Desk) -> None:
         self.store = desk.store
-        # For longer than any test takes.
+        # Longer than any test takes.
         self.forecast = SharedForecast(holds_for_ms=10**9)
         self.commits = self.plans = 0
         self.submit(30)
@@ -95,13 +95,13 @@ class Viewer:
         self.plans += 1
 
     def expected(self, job_id: int, forecast: SharedForecast | None = None) -> tuple[object, str]:
-        """Return which jobs would come before, in minutes of the longer day, or why nobody knows."""
+        """Return which jobs would start before, in minutes of the longer day, or why that is unknown."""
         found = self.outlook(forecast).expected(self.store.job(JobId(job_id)))
         span = found.range and round((found.range[1] - found.range[0]) / 60_000)
         return span, found.unknown
 
 
-def test_all_jobs_of_a_queue_are_foreseen_with_the_plans_of_one(desk: Desk) -> None:
+def test_all_jobs_of_a_queue_are_forecast_with_the_plans_of_one(desk: Desk) -> None:
     viewer = Viewer(desk)
     last = viewer.expected(30, viewer.forecast)
     needed = viewer.plans
@@ -112,13 +112,13 @@ def test_all_jobs_of_a_queue_are_foreseen_with_the_plans_of_one(desk: Desk) -> N
     assert viewer.plans == needed
 
 
-def test_what_is_shared_is_what_each_would_have_found_alone(desk: Desk) -> None:
+def test_the_shared_forecast_equals_separate_ones(desk: Desk) -> None:
     viewer = Viewer(desk)
     for number in (7, 30, 1, 15):
         assert viewer.expected(number, viewer.forecast) == viewer.expected(number)
 
 
-def test_what_changes_behind_the_first_of_a_line_is_seen_at_once(desk: Desk) -> None:
+def test_a_change_behind_the_first_of_a_line_is_visible_at_once(desk: Desk) -> None:
     viewer = Viewer(desk)
     assert viewer.expected(20, viewer.forecast) == (19, "")
     assert viewer.store.head(6)[-1].id < 10

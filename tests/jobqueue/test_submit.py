@@ -1,4 +1,4 @@
-"""What a user asks: the queue before and after, and what is left to be done."""
+"""Verbs of the user: the queue before and after, and the effects that remain."""
 
 import os
 
@@ -29,34 +29,34 @@ def test_submitted_jobs_are_queued_in_the_order_given(desk):
     assert set(desk.turn.changed) == {1, 2}
 
 
-def test_a_job_that_says_nothing_asks_for_one_gpu(desk):
+def test_a_job_without_options_requests_one_gpu(desk):
     submitted = desk.submit(submission())
     assert (desk.store.job(1).spec.request.gpus, submitted.notes) == (1, [])
 
 
-def test_on_a_machine_without_gpus_it_asks_for_none_and_the_submitter_is_told(desk):
+def test_on_a_machine_without_gpus_it_requests_none_and_a_warning_says_so(desk):
     desk.inventory = build.inventory(0)
     submitted = desk.submit(submission(), submission())
     assert desk.store.job(1).spec.request.gpus == 0
     assert submitted.notes == ["this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)"]
 
 
-def test_before_the_driver_has_answered_it_still_asks_for_one(desk):
+def test_before_the_driver_has_answered_it_still_requests_one(desk):
     desk.inventory = Inventory(is_known=False)
     assert [request.gpus for request in desk.requests(submission())] == [1]
 
 
-def test_named_gpus_are_kept_by_their_ids_and_counted(desk):
+def test_named_gpus_are_stored_by_id_and_counted(desk):
     (request,) = desk.requests(submission(gpu_ids=("2", "FAKE-0"), prefer=("3",)))
     assert (request.gpus, request.gpu_ids, request.prefer) == (2, build.ids(0, 2), build.ids(3))
 
 
-def test_the_order_in_which_gpus_are_named_makes_no_other_request(desk):
+def test_the_order_of_named_gpus_does_not_matter(desk):
     first, second = desk.requests(submission(gpu_ids=("0", "2")), submission(gpu_ids=("2", "0")))
     assert first == second
 
 
-def test_a_job_without_gpus_prefers_none(desk):
+def test_a_job_without_gpus_has_no_preferred_gpu(desk):
     (request,) = desk.requests(submission(gpus=0, prefer=("1",)))
     assert request.prefer == ()
 
@@ -72,11 +72,11 @@ def test_a_job_without_gpus_prefers_none(desk):
         ({"command": "true", "name": "vit"}, "vit"),
     ],
 )
-def test_a_job_without_a_name_is_named_after_what_it_runs(desk, asked, name):
+def test_a_job_without_a_name_is_named_after_its_command(desk, asked, name):
     assert desk.store.job(desk.job(**asked)).spec.name == name
 
 
-def test_the_environment_of_many_jobs_is_kept_once(desk):
+def test_the_environment_of_many_jobs_is_stored_once(desk):
     desk.submit(*[submission(environ=b"A=1")] * 50, submission(environ=b"A=2"), submission())
     assert desk.rows()["environs"] == 2
     assert [desk.store.environ(desk.store.job(n).spec.environ_id) for n in (1, 51, 52)] == [b"A=1", b"A=2", b""]
@@ -93,8 +93,8 @@ def test_the_environment_of_many_jobs_is_kept_once(desk):
         (submission(gpus=0, gpu_ids=("0",)), UserError, "--gpus 0 contradicts --gpu-ids"),
     ],
 )
-def test_one_job_that_cannot_be_refuses_all_and_changes_nothing(desk, bad, error, message):
-    """Not even inside the transaction, which goes on for others."""
+def test_one_impossible_job_refuses_the_whole_submission(desk, bad, error, message):
+    """Not even inside the transaction, which continues for other requests."""
     before = desk.rows()
     with desk.store.batch(), pytest.raises(error, match=message):
         control.submit(desk.turn, [submission(environ=b"A=1"), bad, submission()])
@@ -102,7 +102,7 @@ def test_one_job_that_cannot_be_refuses_all_and_changes_nothing(desk, bad, error
     assert desk.store.last_id() == 0
 
 
-def test_no_job_at_all_is_refused(desk):
+def test_an_empty_submission_is_refused(desk):
     with pytest.raises(UserError, match="expected at least one job"):
         desk.submit()
 
@@ -117,7 +117,7 @@ def test_more_jobs_than_one_transaction_takes_are_refused(desk):
 
 
 @pytest.mark.parametrize("events", [(), (lifecycle.HoldAsked(1),)], ids=["queued", "held"])
-def test_a_waiting_job_is_dropped_at_once(desk, events):
+def test_a_waiting_job_is_cancelled_at_once(desk, events):
     job_id = desk.job(*events)
     acted = desk.do(control.cancel, str(job_id))
     assert desk.store.job(job_id).outcome is Outcome.CANCELLED
@@ -126,7 +126,7 @@ def test_a_waiting_job_is_dropped_at_once(desk, events):
 
 
 @pytest.mark.parametrize("events", [RUNNING, (*RUNNING, lifecycle.Paused(3))], ids=["running", "paused"])
-def test_a_running_job_is_told_to_stop_after_the_commit(desk, events):
+def test_a_running_job_gets_the_stop_order_after_the_commit(desk, events):
     job_id = desk.job(*events)
     desk.do(control.cancel, str(job_id))
     stopping = desk.store.job(job_id)
@@ -147,7 +147,7 @@ def test_a_second_cancel_changes_nothing_but_may_shorten_the_grace(desk):
     assert [effect.line for effect in desk.turn.effects] == ["stop 0.0"]
 
 
-def test_a_job_whose_runner_has_not_begun_is_buried_and_never_runs(desk):
+def test_a_starting_job_without_a_claim_is_abandoned_and_never_runs(desk):
     desk.job(PLACED)
     desk.do(control.cancel, "1")
     cancelled = desk.store.job(1)
@@ -156,7 +156,7 @@ def test_a_job_whose_runner_has_not_begun_is_buried_and_never_runs(desk):
     assert attempts.claim(desk.engine.folder(cancelled), cancelled.start, "shim 1 1 x") is None
 
 
-def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
+def test_a_starting_job_already_claimed_by_its_runner_gets_the_stop_order(desk):
     desk.job(PLACED)
     starting = desk.store.job(1)
     folder = desk.engine.folder(starting)
@@ -167,7 +167,7 @@ def test_a_job_whose_runner_was_faster_is_told_to_stop(desk):
 
 
 @pytest.mark.parametrize(("events", "word"), [(DONE, "done"), (FAILED, "failed")])
-def test_a_finished_job_is_left_as_it_is(desk, events, word):
+def test_a_finished_job_is_unchanged(desk, events, word):
     desk.job(*events)
     before, rows = desk.store.job(1), desk.rows()
     acted = desk.do(control.cancel, "1")
@@ -175,7 +175,7 @@ def test_a_finished_job_is_left_as_it_is(desk, events, word):
     assert (desk.store.job(1), desk.rows(), acted.changed) == (before, rows, [])
 
 
-def test_cancelling_many_says_of_each_what_became_of_it(desk):
+def test_cancelling_many_jobs_reports_each_result(desk):
     for events in ((), DONE, RUNNING):
         desk.job(*events)
     acted = desk.do(control.cancel, "all")
@@ -199,21 +199,21 @@ def test_a_job_that_did_not_succeed_gets_a_new_attempt(desk, events):
     assert (again.state, again.attempt, again.outcome) == (State.QUEUED, 2, None)
 
 
-def test_a_job_that_succeeded_is_not_run_again_by_accident(desk):
+def test_a_successful_job_is_not_rerun_by_accident(desk):
     desk.job(*DONE)
     acted = desk.do(control.retry, "1")
     assert [left.why for left in acted.unchanged] == ["it succeeded; --done runs it again"]
     assert desk.store.job(1).outcome is Outcome.DONE
 
 
-def test_a_job_that_succeeded_is_run_again_when_asked(desk):
+def test_a_successful_job_is_rerun_on_request(desk):
     desk.job(*DONE)
     desk.do(control.retry, "1", also_done=True)
     assert (desk.store.job(1).state, desk.store.job(1).attempt) == (State.QUEUED, 2)
 
 
 @pytest.mark.parametrize(("events", "word"), [((), "queued"), (RUNNING, "running")])
-def test_a_job_that_is_not_finished_cannot_be_retried(desk, events, word):
+def test_an_unfinished_job_cannot_be_retried(desk, events, word):
     desk.job(*events)
     before = desk.store.job(1)
     acted = desk.do(control.retry, "1", also_done=True)
@@ -221,8 +221,8 @@ def test_a_job_that_is_not_finished_cannot_be_retried(desk, events, word):
     assert desk.store.job(1) == before
 
 
-def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
-    """All of them in one go, also those that are named themselves, and in whatever order."""
+def test_jobs_cancelled_because_of_it_are_retried_too(desk):
+    """All of them in one request, also those that are named themselves, in any order."""
     desk.job(*FAILED)
     for need in (1, 2, 3):
         desk.submit(Submission(build.spec(), after=((str(need), When.DONE),)))
@@ -238,7 +238,7 @@ def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
     assert last == ["RetryAsked", "NeedRetried", "RetryAsked", "NeedRetried"]
 
 
-# -- picking ------------------------------------------------------------------------------------------------------
+# -- selectors ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verb", [control.cancel, control.retry])
@@ -253,17 +253,17 @@ def test_those_that_were_cancelled_because_of_it_are_tried_again_too(desk):
         ([], r"no job matches \(the newest is 1\)\."),
     ],
 )
-def test_words_that_mean_no_job_are_an_error(desk, verb, words, message):
+def test_selectors_that_match_no_job_are_an_error(desk, verb, words, message):
     desk.job()
     with pytest.raises(NotFound, match=message):
         desk.do(verb, *words)
 
 
-def test_on_an_empty_queue_the_error_says_that_there_is_no_job_yet(desk):
+def test_on_an_empty_queue_the_error_says_that_there_are_no_jobs(desk):
     with pytest.raises(NotFound, match="there is no job 1: no job yet"):
         desk.do(control.cancel, "1")
 
 
-def test_a_word_that_means_some_job_is_enough(desk):
+def test_one_matching_selector_is_enough(desk):
     desk.job()
     assert [job.id for job in desk.do(control.cancel, "1", "99", "lost").changed] == [JobId(1)]

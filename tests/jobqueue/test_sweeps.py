@@ -1,4 +1,4 @@
-"""What becomes of the points of a sweep that is submitted, and submitted again; and which results are kept."""
+"""What happens to the points of a sweep when it is submitted, and submitted again; and which results are kept."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def member(x):
 
 
 def runs(desk, sweeping, most=100):
-    """Return all runs of a sweep, taken in parts of so many, in the order of their points."""
+    """Return all runs of a sweep, read in pages of the given size, in the order of their points."""
     found, since = [], RunsSince()
     while since is not None:
         part, since = desk.store.runs(sweeping.id, since, most)
@@ -37,8 +37,8 @@ def runs(desk, sweeping, most=100):
     return sorted(found, key=lambda run: run.index)
 
 
-class Sweeping:
-    """A sweep on a desk; every submission of some points is a turn of its own."""
+class SweepDesk:
+    """A sweep on a desk; every submission of points is a separate turn."""
 
     def __init__(self, desk):
         self.desk = desk
@@ -54,13 +54,13 @@ class Sweeping:
             return verb(self.desk.turn, *given, **options)
 
     def add(self, *xs, again=False, is_last=True, **more):
-        """Submit points; return how many became what."""
+        """Submit points; return the count of each result."""
         points = [member(x) for x in xs]
         added = self._do(sweeps.add, self.id, submission(**more), points, again=again, is_last=is_last)
         return {fate.value: count for fate, count in added.fates.items()}
 
     def happen(self, job_id, *events):
-        """Let things happen to a run, and let the machine do what follows."""
+        """Record events of a run, and let the machine act on them."""
         self.desk.turn = self.desk.new_turn()
         with self.desk.store.batch():
             for event in events:
@@ -77,7 +77,7 @@ class Sweeping:
 
 @pytest.fixture
 def lr(desk):
-    return Sweeping(desk)
+    return SweepDesk(desk)
 
 
 @pytest.mark.parametrize(
@@ -97,22 +97,22 @@ def lr(desk):
         ("lost", Fate.RETRIED),
     ],
 )
-def test_the_fate_of_a_point_follows_from_its_newest_run(word, expected):
+def test_the_newest_run_of_a_point_decides_what_happens_to_it(word, expected):
     assert sweeps.fate(word) is expected
 
 
-def test_again_runs_also_what_is_done_but_leaves_what_waits_or_runs():
+def test_again_also_reruns_finished_points_but_not_waiting_or_running_ones():
     assert sweeps.fate("done", again=True) is Fate.RETRIED
     assert sweeps.fate("queued", again=True) is Fate.QUEUED
     assert sweeps.fate("running", again=True) is Fate.RUNNING
 
 
-def test_a_run_that_was_forgotten_cannot_be_retried_and_is_made_anew():
+def test_a_deleted_run_cannot_be_retried_and_is_submitted_anew():
     assert sweeps.fate("failed", has_job=False) is Fate.NEW
     assert sweeps.fate("done", has_job=False) is Fate.DONE
 
 
-def test_submitted_again_a_sweep_queues_what_is_new_or_failed_and_leaves_the_rest(lr, desk):
+def test_a_sweep_submitted_again_queues_new_and_failed_points_only(lr, desk):
     assert lr.add(0, 1, 2, 3) == {"new": 4}
     lr.happen(1, *DONE)
     lr.happen(2, *FAILED)
@@ -122,18 +122,18 @@ def test_submitted_again_a_sweep_queues_what_is_new_or_failed_and_leaves_the_res
     assert desk.store.job(JobId(2)).attempt == 2
 
 
-def test_the_same_part_twice_changes_nothing(lr, desk):
+def test_submitting_the_same_part_twice_changes_nothing(lr, desk):
     lr.add(0, 1, 2)
     before = desk.rows()
     assert lr.add(0, 1, 2) == {"queued": 3}
     assert desk.rows() == before
 
 
-def test_a_point_that_comes_twice_in_one_part_is_one_run(lr):
+def test_a_duplicate_point_in_one_part_is_one_run(lr):
     assert lr.add(0, 0) == {"new": 1, "queued": 1}
 
 
-def test_a_retried_run_is_asked_for_as_the_sweep_is_now(lr, desk):
+def test_a_retried_run_uses_the_current_options_of_the_sweep(lr, desk):
     lr.add(0)
     lr.happen(1, *FAILED)
     lr.add(0, time_limit_s=7200.0)
@@ -149,7 +149,7 @@ def test_a_run_knows_its_sweep_its_point_and_its_batch(lr, desk):
     assert desk.store.batch_tally(sweep.batch).size == 2
 
 
-def test_words_may_differ_from_run_to_run(lr, desk):
+def test_arguments_may_differ_from_run_to_run(lr, desk):
     one = replace_argv(member(0), ("train", "0"))
     other = replace_argv(member(1), ("train", "1 2"))
     lr._do(sweeps.add, lr.id, submission(), [one, other])
@@ -167,16 +167,16 @@ def test_the_same_name_with_another_command_is_refused_and_changes_nothing(lr, d
     assert desk.rows() == before
 
 
-def test_a_sweep_that_could_never_start_here_is_refused_before_it_is_kept(desk):
+def test_an_impossible_sweep_is_refused_before_it_is_stored(desk):
     with pytest.raises(UserError), desk.store.batch():
         sweeps.begin(desk.new_turn(), SweepSubmission("default", "big", "x"), Rules(), replace(submission(), gpus=99))
     assert desk.store.sweeps() == []
 
 
-# -- halting ------------------------------------------------------------------------------------------------------
+# -- halt ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_rest_is_held_if_the_first_three_to_end_all_fail(lr):
+def test_the_rest_is_held_if_the_first_three_runs_all_fail(lr):
     lr.add(*range(6))
     for n in (1, 2):
         lr.happen(n, *FAILED)
@@ -185,7 +185,7 @@ def test_the_rest_is_held_if_the_first_three_to_end_all_fail(lr):
     assert lr.words()[3:] == ["held"] * 3
 
 
-def test_one_good_end_among_the_first_three_is_enough_to_go_on(lr):
+def test_one_success_among_the_first_three_runs_is_enough_to_continue(lr):
     lr.add(*range(6))
     lr.happen(1, *DONE)
     for n in (2, 3, 4):
@@ -193,7 +193,7 @@ def test_one_good_end_among_the_first_three_is_enough_to_go_on(lr):
     assert lr.words()[4:] == ["queued"] * 2
 
 
-def test_halt_says_otherwise(lr):
+def test_the_option_halt_overrides_the_default(lr):
     lr.begin(rules=Rules(halt_after=1))
     lr.add(*range(3))
     lr.happen(1, *DONE)
@@ -201,7 +201,7 @@ def test_halt_says_otherwise(lr):
     assert lr.words()[2:] == ["held"]
 
 
-def test_submitted_again_what_was_held_is_let_go_and_failures_count_anew(lr):
+def test_submitting_again_releases_held_runs_and_resets_the_failure_count(lr):
     lr.add(*range(6))
     for n in (1, 2, 3):
         lr.happen(n, *FAILED)
@@ -211,13 +211,13 @@ def test_submitted_again_what_was_held_is_let_go_and_failures_count_anew(lr):
     assert lr.words() == ["failed"] + ["queued"] * 5
 
 
-def test_a_sweep_that_is_submitted_held_stays_held(lr):
+def test_a_sweep_submitted_as_held_stays_held(lr):
     lr.add(0, 1, is_held=True)
     assert lr.words() == ["held", "held"]
     assert lr.add(0, 1, is_held=True) == {"held": 2}
 
 
-# -- selecting ----------------------------------------------------------------------------------------------------
+# -- selectors ----------------------------------------------------------------------------------------------------
 
 
 def test_a_sweep_is_selected_by_its_name_its_project_or_a_glob(lr, desk):
@@ -227,14 +227,14 @@ def test_a_sweep_is_selected_by_its_name_its_project_or_a_glob(lr, desk):
         assert desk.store.select_ids(selectors.parse([word]), build.NOW) == [1, 2]
 
 
-def test_a_name_that_two_projects_have_is_refused_with_both(lr, desk):
+def test_an_ambiguous_sweep_name_is_refused_with_both_projects(lr, desk):
     lr._do(sweeps.begin, SweepSubmission("other", "lr", "x"), Rules(), submission())
     with pytest.raises(UserError) as refused:
         desk.store.select_ids(selectors.parse(["sweep:lr"]), build.NOW)
     assert "sweep:default/lr and sweep:other/lr" in refused.value.hint
 
 
-def test_a_sweep_that_is_not_there_is_not_found(lr, desk):
+def test_an_unknown_sweep_is_not_found(lr, desk):
     with pytest.raises(NotFound, match='no sweep "lrr"'):
         turns.pick(desk.turn, selectors.parse(["sweep:lrr"]))
 
@@ -242,7 +242,7 @@ def test_a_sweep_that_is_not_there_is_not_found(lr, desk):
 # -- results ------------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_a_run_is_a_result_whose_numbers_are_to_be_read(lr, desk):
+def test_a_finished_run_is_a_result_whose_metrics_are_to_be_read(lr, desk):
     lr.add(0, 1)
     lr.happen(1, *DONE)
     assert desk.turn.has_unread_numbers
@@ -252,7 +252,7 @@ def test_the_end_of_a_run_is_a_result_whose_numbers_are_to_be_read(lr, desk):
     assert [(run.word, run.numbers) for run in runs(desk, lr)] == [("done", {"loss": 0.5}), ("queued", None)]
 
 
-def test_numbers_of_an_attempt_are_kept_once(lr, desk):
+def test_metrics_of_an_attempt_are_stored_once(lr, desk):
     lr.add(0)
     lr.happen(1, *DONE)
     lr.read(1, loss=0.5)
@@ -260,7 +260,7 @@ def test_numbers_of_an_attempt_are_kept_once(lr, desk):
     assert runs(desk, lr)[0].numbers == {"loss": 0.5}
 
 
-def test_numbers_of_an_old_attempt_do_not_stand_for_the_new_one(lr, desk):
+def test_metrics_of_an_old_attempt_do_not_count_for_the_new_one(lr, desk):
     lr.add(0)
     lr.happen(1, *FAILED)
     lr.read(1, loss=9.0)
@@ -272,14 +272,14 @@ def test_numbers_of_an_old_attempt_do_not_stand_for_the_new_one(lr, desk):
     assert runs(desk, lr)[0].numbers == {"loss": 0.1}
 
 
-def test_a_run_that_never_began_has_no_numbers_to_be_read(lr, desk):
+def test_a_run_that_never_started_has_no_metrics_to_read(lr, desk):
     lr.add(0)
     lr.happen(1, lifecycle.CancelAsked(1))
     assert desk.store.unread_results(10) == []
     assert runs(desk, lr)[0].word == "cancelled"
 
 
-def test_many_that_are_cancelled_at_once_are_results_too(lr, desk):
+def test_runs_cancelled_together_are_results_too(lr, desk):
     lr.add(0, 1)
     with desk.store.batch():
         desk.store.cancel_waiting(selectors.parse(["sweep:lr"]), build.NOW)
@@ -306,7 +306,7 @@ def test_a_result_outlives_its_job_and_its_point_stays_done(lr, desk):
     assert [run.job for run in runs(desk, lr)] == [None, 3]
 
 
-def test_a_job_is_not_forgotten_before_its_numbers_are_kept(lr, desk):
+def test_a_job_is_not_deleted_before_its_metrics_are_stored(lr, desk):
     lr.add(0)
     lr.happen(1, *DONE)
     assert forget(desk, 1) == []
@@ -327,22 +327,22 @@ def ends(code):
     return *RUNNING, lifecycle.Ended(build.NOW, exit_code=code)
 
 
-def test_a_sweep_is_not_over_before_its_last_part_has_come(desk):
-    sweeping = Sweeping(desk)
+def test_a_sweep_is_not_over_before_its_last_part_was_submitted(desk):
+    sweeping = SweepDesk(desk)
     batch = desk.store.sweep(sweeping.id).batch
     sweeping.add(0, is_last=False)
     sweeping.happen(1, *ends(0))
     assert not desk.store.batch_tally(batch).is_over
     sweeping.add(1)
-    # The run that came last goes on: its end will be told.
+    # The last run is still unfinished: its end will be reported.
     assert desk.turn.finished_for_good == []
     assert not desk.store.batch_tally(batch).is_over
     sweeping.happen(2, *ends(0))
     assert desk.store.batch_tally(batch).is_over
 
 
-def test_the_end_is_told_with_the_last_part_if_all_have_ended_by_then(desk):
-    sweeping = Sweeping(desk)
+def test_if_all_runs_have_ended_the_last_part_reports_the_end(desk):
+    sweeping = SweepDesk(desk)
     sweeping.add(0, 1, is_last=False)
     sweeping.happen(1, *ends(0))
     sweeping.happen(2, *ends(1))
@@ -351,8 +351,8 @@ def test_the_end_is_told_with_the_last_part_if_all_have_ended_by_then(desk):
     assert desk.store.batch_tally(desk.store.sweep(sweeping.id).batch).is_over
 
 
-def test_nothing_is_told_when_a_sweep_that_is_done_is_submitted_again(desk):
-    sweeping = Sweeping(desk)
+def test_resubmitting_a_finished_sweep_reports_nothing(desk):
+    sweeping = SweepDesk(desk)
     sweeping.add(0)
     sweeping.happen(1, *ends(0))
     desk.now += 1_000_000
@@ -362,9 +362,9 @@ def test_nothing_is_told_when_a_sweep_that_is_done_is_submitted_again(desk):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 100])
-def test_the_runs_of_a_sweep_come_in_parts_however_small_each_once(desk, most):
-    """Also those of which only the result is left; others' jobs in between are not among them."""
-    sweeping = Sweeping(desk)
+def test_the_runs_of_a_sweep_are_paged_without_gaps_or_duplicates(desk, most):
+    """Including those with only a result left; jobs of others in between are excluded."""
+    sweeping = SweepDesk(desk)
     sweeping.add(0, 1, 2)
     desk.job(*DONE)
     sweeping.add(3, 4)
@@ -378,11 +378,11 @@ def test_the_runs_of_a_sweep_come_in_parts_however_small_each_once(desk, most):
 
 
 def like(lr, job_id, *changes):
-    """Queue runs like one of the sweep, in a turn of their own."""
+    """Queue runs like one of the sweep, in a separate turn."""
     return lr._do(sweeps.extend, lr.id, JobId(job_id), changes)
 
 
-def test_more_runs_like_one_ask_for_what_it_asks_for(lr, desk):
+def test_more_runs_like_one_have_its_request(lr, desk):
     lr.add(0, 1)
     lr.happen(1, *DONE)
     assert like(lr, 1, {"x": 1}, {"x": 7}, {"x": 7}) == {"new": 1, "known": 2}
@@ -392,7 +392,7 @@ def test_more_runs_like_one_ask_for_what_it_asks_for(lr, desk):
     assert [run.params["x"] for run in runs(desk, lr)] == [0, 1, 7]
 
 
-def test_what_a_run_waited_for_is_not_waited_for_again(lr, desk):
+def test_more_runs_like_one_do_not_have_its_dependencies(lr, desk):
     first = desk.job()
     lr.add(0, after=((str(first), When.DONE),))
     assert desk.store.job(JobId(first + 1)).spec.after
@@ -400,7 +400,7 @@ def test_what_a_run_waited_for_is_not_waited_for_again(lr, desk):
     assert desk.store.job(JobId(first + 2)).spec.after == ()
 
 
-def test_only_a_run_of_the_sweep_is_a_model(lr, desk):
+def test_only_a_run_of_the_sweep_can_be_the_model(lr, desk):
     other = desk.job()
     with pytest.raises(UserError, match=f'expected a run of the sweep "lr", got job {other}'):
         like(lr, other, {"x": 1})
@@ -408,7 +408,7 @@ def test_only_a_run_of_the_sweep_is_a_model(lr, desk):
         like(lr, 99, {"x": 1})
 
 
-def test_a_point_that_is_left_only_as_a_result_is_known_and_its_index_is_not_given_again(lr, desk):
+def test_a_point_with_only_a_result_left_is_known_and_its_index_is_not_reused(lr, desk):
     lr.add(0, 5)
     lr.happen(2, *DONE)
     lr.read(2)

@@ -35,25 +35,25 @@ def submission(**wanted):
         ({"argv": ("echo", "ä" * 65536)}, "one text may have 131,071 bytes, this one has 131,072"),
     ],
 )
-def test_what_no_machine_could_run_is_refused(asked, message):
+def test_a_submission_that_no_machine_could_run_is_refused(asked, message):
     with pytest.raises(UserError, match=message):
         validation.check_submission(Submission(build.spec(**asked)))
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_time_limit_that_is_none_is_refused(seconds):
+def test_an_invalid_time_limit_is_refused(seconds):
     with pytest.raises(UserError, match="--time expected a time above 0"):
         validation.check_submission(submission(time_limit_s=seconds))
 
 
-def test_less_than_no_gpu_is_refused():
+def test_a_negative_gpu_count_is_refused():
     with pytest.raises(UserError, match="--gpus expected a whole number from 0 up, got -1"):
         validation.check_submission(submission(gpus=-1))
 
 
-def test_no_gpu_may_be_asked_for():
+def test_a_gpu_count_of_zero_is_accepted():
     validation.check_submission(submission(gpus=0))
 
 
-def test_the_longest_text_that_the_kernel_takes_is_let_in():
+def test_the_longest_argument_that_the_kernel_accepts_is_accepted():
     validation.check_submission(Submission(build.spec("x" * (128 * 1024 - 1), env=(("LR", "ä"),))))
