@@ -1,4 +1,4 @@
-"""The files of an attempt never tell two stories: whoever dies where, the command runs at most once."""
+"""The files of an attempt are never ambiguous: whoever dies at whatever point, the command runs at most once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from attempt_bench import EXAMINER, Bench, crash_points, until
 from dibs.runner import attempts, records
 
-#: Where a runner can die, and where somebody who decides about it can.
+#: Where a runner can die, and where an examiner can.
 RUNNER_POINTS = [
     point for point in crash_points("main", "spawn", "supervision", "attempts") if not point.startswith("examine:")
 ]
 EXAMINE_POINTS = crash_points("attempts")
-#: A runner that is slow somewhere before its claim, at it, or after it.
+#: A runner that is slow before, at or after its claim.
 DELAYS = ["", "runner:begin:30", "started:written:30", "started:linked:30", "runner:spawned:30"]
-#: All pairs of deaths, each with another delay, and no death of the runner at all with each delay.
+#: All pairs of deaths, each with another delay, and each delay without a death of the runner.
 PAIRS = [
     (runner, examiner, DELAYS[(row + column) % len(DELAYS)])
     for row, runner in enumerate(RUNNER_POINTS)
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def command(start: int) -> str:
-    """Return a command that leaves a trace of its start and ends with a code of its own."""
+    """Return a command that leaves a trace of its start and exits with a distinct code."""
     return f"echo {start} >> ran; exit {10 + start}"
 
 
@@ -58,7 +58,7 @@ def settle(bench: Bench, start: int) -> object:
     return until(verdict, "a verdict")
 
 
-# -- one death
+# -- one crash
 
 
 def test_there_are_crash_points_to_test() -> None:
@@ -68,7 +68,7 @@ def test_there_are_crash_points_to_test() -> None:
 
 
 @pytest.mark.parametrize("point", RUNNER_POINTS)
-def test_a_runner_may_die_anywhere(bench: Bench, point: str) -> None:
+def test_a_runner_may_die_at_any_point(bench: Bench, point: str) -> None:
     """The command ran at most once, `lost` means that the start was claimed, and a known result is the right one."""
     bench.spec(command(1))
     assert bench.finish(bench.begin(DIBS_CRASH=point)) == -signal.SIGKILL
@@ -112,7 +112,7 @@ def test_a_runner_that_is_refused_may_die_anywhere(bench: Bench, point: str) -> 
 
 
 @pytest.mark.parametrize(("wanted", "passes"), [("here", 0), ("here:1", 0), ("here:3", 2), ("there", 5), ("here:9", 5)])
-def test_a_crash_point_strikes_at_the_pass_it_was_told(bench: Bench, wanted: str, passes: int) -> None:
+def test_a_crash_point_strikes_at_the_requested_pass(bench: Bench, wanted: str, passes: int) -> None:
     program = EXAMINER.partition("attempts.examine")[0] + (
         "import os\nfrom dibs.system.crash_points import crash_point\n"
         "for _ in range(5): crash_point('here'); os.write(2, b'x')"
@@ -121,12 +121,12 @@ def test_a_crash_point_strikes_at_the_pass_it_was_told(bench: Bench, wanted: str
     assert bench.complaints() == "x" * passes
 
 
-# -- two deaths
+# -- two crashes
 
 
 @pytest.mark.parametrize(("runner_dies", "examiner_dies", "delay"), PAIRS)
 def test_runner_and_examiner_may_both_die(bench: Bench, runner_dies: str, examiner_dies: str, delay: str) -> None:
-    """Whoever recovers next, with a runner perhaps still on its way, makes it run at most once."""
+    """Whoever recovers next, perhaps with a late runner, it runs at most once."""
     bench.spec(command(1))
     bench.spec(command(2), start=2)
     first = bench.begin(DIBS_CRASH=runner_dies, DIBS_DELAY=delay)
@@ -151,7 +151,7 @@ def test_runner_and_examiner_may_both_die(bench: Bench, runner_dies: str, examin
             pytest.fail(f"not a verdict: {verdict}")
 
 
-def test_many_who_give_up_and_one_who_starts_agree(bench: Bench) -> None:
+def test_concurrent_give_ups_and_a_start_agree(bench: Bench) -> None:
     """In ten rounds of a race for the commit point, the one answer is what happened."""
     for start in range(1, 11):
         bench.spec(command(start), start=start)
@@ -167,13 +167,13 @@ def test_many_who_give_up_and_one_who_starts_agree(bench: Bench) -> None:
 # -- verdicts
 
 
-def test_a_start_without_a_runner_never_started_and_never_will(folder: str) -> None:
+def test_an_abandoned_start_never_ran_and_never_will(folder: str) -> None:
     assert attempts.examine(folder, 1) == attempts.NeverStarted()
     assert attempts.read_started(folder, 1) == attempts.Tombstone()
     assert attempts.claim(folder, 1, "shim 1 2 boot") is None
 
 
-def test_each_start_is_decided_by_itself(folder: str) -> None:
+def test_each_start_is_decided_separately(folder: str) -> None:
     assert attempts.give_up(folder, 1)
     os.close(claim(folder, 2))
     assert attempts.examine(folder, 1) == attempts.NeverStarted()
@@ -185,12 +185,12 @@ def test_giving_up_twice_is_the_same_as_once(folder: str) -> None:
     assert attempts.give_up(folder, 1)
 
 
-def test_giving_up_a_start_whose_folder_is_not_made_yet_works(folder: str) -> None:
+def test_a_start_can_be_given_up_before_its_folder_exists(folder: str) -> None:
     assert attempts.give_up(f"{folder}/not/yet", 1)
     assert attempts.examine(f"{folder}/not/yet", 1) == attempts.NeverStarted()
 
 
-def test_a_missing_folder_is_no_verdict(folder: str) -> None:
+def test_a_missing_folder_gives_no_verdict(folder: str) -> None:
     assert attempts.examine(f"{folder}/gone", 1) == attempts.Missing()
 
 
@@ -201,28 +201,28 @@ def claim(folder: str, start: int = 1, text: str = "shim 12 34 boot") -> int:
     return fd
 
 
-def test_a_held_lock_means_alive(folder: str) -> None:
+def test_a_held_lock_means_that_the_runner_is_alive(folder: str) -> None:
     fd = claim(folder)
     assert attempts.examine(folder, 1) == attempts.Alive(attempts.Shim(12, 34, "boot"), None)
     os.close(fd)
     assert attempts.examine(folder, 1) == attempts.Lost(None)
 
 
-def test_many_may_look_at_once(folder: str) -> None:
+def test_concurrent_examinations_agree(folder: str) -> None:
     os.close(claim(folder))
     with ThreadPoolExecutor(4) as lookers:
         verdicts = list(lookers.map(attempts.examine, [folder] * 200, [1] * 200))
     assert verdicts == [attempts.Lost(None)] * 200
 
 
-def test_examining_leaves_no_lock_behind(folder: str) -> None:
+def test_examining_releases_its_lock(folder: str) -> None:
     os.close(claim(folder))
     attempts.examine(folder, 1)
     assert not attempts.has_runner(folder, 1)
     assert not attempts.has_tree(folder)
 
 
-def test_no_temporary_file_stays(folder: str) -> None:
+def test_no_temporary_file_is_left(folder: str) -> None:
     os.close(claim(folder))
     assert not attempts.bury(folder, 1)
     assert attempts.claim(folder, 1, "shim 1 2 boot") is None
@@ -263,7 +263,7 @@ seconds = st.floats(0, 1e9)
     mode=st.none() | st.integers(0, 0o7777),
     wait_tree=st.booleans(),
 )
-def test_a_spec_is_read_as_it_was_written(argv, env, devices, paths, numbers, mode, wait_tree) -> None:  # type: ignore[no-untyped-def]
+def test_a_spec_survives_a_round_trip(argv, env, devices, paths, numbers, mode, wait_tree) -> None:  # type: ignore[no-untyped-def]
     cwd, output, stderr, notify = paths
     grace_s, leftover_grace_s, time_limit_s = numbers
     more = {"argv": argv, "env": env, "devices": devices, "cwd": cwd, "output": output, "stderr": stderr}
@@ -282,7 +282,7 @@ def test_a_nul_byte_in_a_spec_is_refused() -> None:
         records.pack(build_spec(argv=(b"a\0b",)))
 
 
-def test_a_spec_without_what_is_needed_is_refused() -> None:
+def test_a_spec_with_a_missing_key_is_refused() -> None:
     with pytest.raises(TypeError, match="Spec needs attempt, start"):
         records.unpack(b"dibs-spec 1\0job=1\0")
 
@@ -298,7 +298,7 @@ whole = st.integers(0, 2**63)
     texts=st.tuples(text, text, text, text, text),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
-def test_a_final_record_is_read_as_it_was_written(folder, kind, numbers, times, texts, flags) -> None:  # type: ignore[no-untyped-def]
+def test_a_final_record_survives_a_round_trip(folder, kind, numbers, times, texts, flags) -> None:  # type: ignore[no-untyped-def]
     texts = tuple(one.replace("\n", " ") for one in texts)
     final = records.Final(
         kind,
@@ -318,7 +318,7 @@ def test_a_final_record_is_read_as_it_was_written(folder, kind, numbers, times, 
     assert os.path.getsize(f"{folder}/started.1") == records.SIZE
 
 
-def test_long_texts_are_cut_so_that_the_record_fits(folder: str) -> None:
+def test_long_texts_are_truncated_so_that_the_record_fits(folder: str) -> None:
     Path(folder, "started.1").unlink(missing_ok=True)
     status = claim(folder)
     longest = "ä" * 5000
@@ -332,7 +332,7 @@ def test_long_texts_are_cut_so_that_the_record_fits(folder: str) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(flip=st.integers(0, records.SIZE * 8 - 1))
-def test_one_flipped_bit_never_makes_another_result(folder: str, flip: int) -> None:
+def test_one_flipped_bit_never_gives_another_result(folder: str, flip: int) -> None:
     Path(folder, "started.1").unlink(missing_ok=True)
     status = claim(folder)
     written = records.Final("exited", code=3, why="x")
@@ -368,12 +368,12 @@ def test_garbage_is_never_a_result(folder: str, decision: bytes | None, status: 
         Path(folder, "started.1").write_bytes(decision.ljust(at, b"\0") + status)
     attempts.Orders(folder, 1).new()
     verdict = attempts.examine(folder, 1)
-    # A file is there and not a tombstone: somebody may have begun, so it must not begin again.
+    # The file exists and is no tombstone: a runner may have begun, so the command must not start again.
     is_open = decision is None or decision.partition(b"\n")[0].split() == [b"tombstone"]
     assert verdict == (attempts.NeverStarted() if is_open else attempts.Lost(None))
 
 
-def test_orders_are_handed_out_once_and_whole(folder: str) -> None:
+def test_orders_are_read_once_and_completely(folder: str) -> None:
     orders = attempts.Orders(folder, 1)
     assert orders.new() == []
     attempts.append_order(folder, 1, "stop 3")

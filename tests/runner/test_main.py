@@ -1,4 +1,4 @@
-"""A runner starts its command as promised, waits for it, ends it when told, and tells the truth about it."""
+"""A runner starts its command as specified, waits for it, ends it when ordered, and records the true result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def python(code: str) -> tuple[bytes, ...]:
     return (os.fsencode(sys.executable), b"-I", b"-S", b"-c", code.encode())
 
 
-# -- how it ended
+# -- results
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 137, 255])
@@ -68,7 +68,7 @@ def test_times_and_usage_are_recorded(bench: Bench) -> None:
         ((b"true", b"x" * 140_000), 126, "true: Argument list too long"),
     ],
 )
-def test_a_command_that_cannot_start_says_why(bench: Bench, argv: tuple[bytes, ...], code: int, why: str) -> None:
+def test_a_command_that_cannot_start_gives_the_reason(bench: Bench, argv: tuple[bytes, ...], code: int, why: str) -> None:
     (bench.tmp / "plain").write_text("echo hello\n")
     (bench.tmp / "bad-shebang").write_text("#!/no/such/interpreter\n")
     (bench.tmp / "bad-shebang").chmod(0o755)
@@ -84,7 +84,7 @@ def test_a_script_without_shebang_is_run_by_sh(bench: Bench) -> None:
     assert bench.read() == "hello\n"
 
 
-def test_the_program_is_found_by_the_jobs_own_path_relative_to_its_folder(bench: Bench) -> None:
+def test_the_program_is_searched_in_the_jobs_own_path_relative_to_its_folder(bench: Bench) -> None:
     for name, mode in (("first", 0o644), ("second", 0o755)):
         (bench.tmp / name).mkdir()
         (bench.tmp / name / "tool").write_text(f"#!/bin/sh\necho {name}\n")
@@ -93,13 +93,13 @@ def test_the_program_is_found_by_the_jobs_own_path_relative_to_its_folder(bench:
     assert bench.read() == "second\n"
 
 
-def test_a_missing_folder_is_named(bench: Bench) -> None:
+def test_the_error_about_a_missing_folder_names_it(bench: Bench) -> None:
     gone = bench.tmp / "gone"
     final = bench.run("true", cwd=os.fsencode(gone))
     assert (final.kind, final.code, final.why) == ("failed", 126, f"{gone}: No such file or directory")
 
 
-def test_an_output_that_cannot_be_opened_is_named(bench: Bench) -> None:
+def test_the_error_about_an_unwritable_output_names_it(bench: Bench) -> None:
     (bench.tmp / "file").write_text("")
     final = bench.run("true", output=os.fsencode(bench.tmp / "file" / "log"), output_mode=0o644)
     assert (final.kind, final.code) == ("failed", 126)
@@ -127,7 +127,7 @@ def test_our_log_is_not_written_through_a_link_of_another_user(bench: Bench) -> 
     assert list((bench.tmp / "stolen").iterdir()) == []
 
 
-def test_output_may_be_thrown_away(bench: Bench) -> None:
+def test_output_may_be_discarded(bench: Bench) -> None:
     assert bench.run("echo hello", output=b"/dev/null", output_mode=0o666).code == 0
 
 
@@ -156,14 +156,14 @@ def test_too_few_descriptors_for_the_command_are_the_machines_trouble(bench: Ben
     assert bench.read() == ""
 
 
-def test_our_own_mistake_before_the_command_ran_is_recorded_as_ours(bench: Bench) -> None:
+def test_an_internal_error_before_the_command_is_recorded_as_ours(bench: Bench) -> None:
     final = bench.run("true", shares=("nonsense",), lease_dir=str(bench.tmp))
     assert (final.kind, final.code) == ("failed", 125)
     assert final.why.startswith("ValueError: ")
     assert "Traceback" in bench.complaints()
 
 
-# -- what the command sees
+# -- the environment of the command
 
 
 def test_arguments_and_environment_arrive_byte_for_byte(bench: Bench) -> None:
@@ -173,7 +173,7 @@ def test_arguments_and_environment_arrive_byte_for_byte(bench: Bench) -> None:
     assert bench.read().split() == [odd.hex(), odd.hex()]
 
 
-def test_the_environment_is_the_specs_and_nothing_else(bench: Bench) -> None:
+def test_the_environment_is_exactly_that_of_the_spec(bench: Bench) -> None:
     bench.spec((b"/usr/bin/env",), env=(b"A=1", b"B=x=y\nz", b"EMPTY="))
     bench.finish(bench.begin(DIBS_LEAK="1"))
     assert bench.read() == "A=1\nB=x=y\nz\nEMPTY=\n"
@@ -185,7 +185,7 @@ def test_stdout_and_stderr_share_one_log_in_order(bench: Bench) -> None:
     assert (bench.tmp / "log").stat().st_mode & 0o777 == 0o600
 
 
-def test_stderr_may_have_a_file_of_its_own(bench: Bench) -> None:
+def test_stderr_may_have_a_separate_file(bench: Bench) -> None:
     bench.run("echo out; echo err >&2", stderr=b"deep/er/errors", output_mode=0o666, umask=0o022)
     assert (bench.read("log"), bench.read("deep/er/errors")) == ("out\n", "err\n")
     assert (bench.tmp / "log").stat().st_mode & 0o777 == 0o644
@@ -197,7 +197,7 @@ def test_output_is_appended(bench: Bench) -> None:
     assert bench.read() == "before\nafter\n"
 
 
-def test_our_log_is_never_written_through_a_link_but_a_chosen_path_is(bench: Bench) -> None:
+def test_the_default_log_is_never_written_through_a_link(bench: Bench) -> None:
     (bench.tmp / "log").symlink_to(bench.tmp / "target")
     assert bench.run("echo hello").code == 126
     assert not (bench.tmp / "target").exists()
@@ -209,7 +209,7 @@ def test_a_chosen_output_may_be_a_link(bench: Bench) -> None:
     assert bench.read("target") == "hello\n"
 
 
-def test_folder_umask_session_and_stdin_are_as_promised(bench: Bench) -> None:
+def test_folder_umask_session_and_stdin_are_as_specified(bench: Bench) -> None:
     code = (
         "import os, sys\n"
         "mask = os.umask(0)\n"
@@ -222,18 +222,18 @@ def test_folder_umask_session_and_stdin_are_as_promised(bench: Bench) -> None:
 
 def test_no_signal_is_blocked_or_ignored(bench: Bench) -> None:
     bench.run("grep -E '^Sig(Blk|Ign)' /proc/self/status")
-    # 32 and 33 are the C library's own; its posix_spawn ignores them, and its threads set them when needed.
+    # 32 and 33 are reserved by the C library; its posix_spawn ignores them, and its threads set them when needed.
     theirs = 1 << 31 | 1 << 32
     assert [int(mask, 16) & ~theirs for mask in bench.read().split()[1::2]] == [0, 0]
 
 
-def test_a_command_in_a_broken_pipe_ends_quietly(bench: Bench) -> None:
-    """SIGPIPE is ignored by Python and would be inherited so."""
+def test_a_command_writing_to_a_broken_pipe_ends_quietly(bench: Bench) -> None:
+    """Python ignores SIGPIPE, and the command would inherit that."""
     bench.run("yes | head -n 1")
     assert bench.read() == "y\n"
 
 
-def test_only_the_lock_of_the_tree_is_inherited(bench: Bench) -> None:
+def test_only_the_lock_of_the_process_tree_is_inherited(bench: Bench) -> None:
     code = (
         "import os\n"
         "for fd in range(3, 1000):\n"
@@ -260,7 +260,7 @@ def test_a_runner_started_without_stdin_stdout_stderr_still_works(bench: Bench) 
     assert (verdict.final.kind, verdict.final.code, bench.read()) == ("exited", 5, "out\nerr\n")
 
 
-def test_a_caller_that_ignores_the_end_of_children_does_not_take_the_result(bench: Bench) -> None:
+def test_a_caller_that_ignores_sigchld_does_not_lose_the_result(bench: Bench) -> None:
     bench.spec("exit 5")
     shell = 'trap "" CHLD; exec "$@"'
     bench.run_from(shell)
@@ -303,17 +303,17 @@ def test_a_refused_device_is_named_with_its_holder_and_nothing_runs(bench: Bench
     held[0].close()
 
 
-def test_two_jobs_may_share_a_device_as_far_as_it_goes(bench: Bench) -> None:
+def test_a_share_that_does_not_fit_is_refused(bench: Bench) -> None:
     place = device_lease.Folder(str(bench.tmp))
     held = device_lease.take_shared(place, "FAKE-0", 700, 1000, 4, device_lease.Note())
     assert bench.run("true", shares=("FAKE-0 400 1000 4",), lease_dir=str(bench.tmp)).kind == "nolease"
     held.close()
 
 
-# -- telling
+# -- messages to the daemon
 
 
-def test_a_listener_hears_that_it_runs(bench: Bench) -> None:
+def test_a_listener_is_notified_when_the_command_runs(bench: Bench) -> None:
     path = os.fsencode(bench.tmp / "ears")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
         ears.settimeout(DEADLINE_S)
@@ -327,13 +327,13 @@ def test_a_listener_hears_that_it_runs(bench: Bench) -> None:
         bench.finish(runner)
 
 
-def test_a_listener_that_is_gone_or_deaf_does_not_matter(bench: Bench) -> None:
+def test_a_missing_or_full_listener_does_not_matter(bench: Bench) -> None:
     assert bench.run("exit 4", notify=b"/no/such/socket").code == 4
 
 
-# -- ending a tree
+# -- ending a process tree
 
-#: Forks twice into its own session, closes everything, ignores TERM and starts itself anew every few milliseconds.
+#: Forks twice into its own session, closes everything, ignores TERM and restarts itself every few milliseconds.
 HYDRA = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -354,7 +354,7 @@ time.sleep(60)
 """
 
 
-def test_a_tree_that_ignores_term_and_respawns_is_gone_after_the_grace(bench: Bench) -> None:
+def test_a_process_tree_that_ignores_term_and_respawns_is_killed_after_the_grace(bench: Bench) -> None:
     bench.spec(python(HYDRA))
     runner = bench.begin()
     bench.wait_for("up")
@@ -368,7 +368,7 @@ def test_a_tree_that_ignores_term_and_respawns_is_gone_after_the_grace(bench: Be
     assert (verdict.final.kind, verdict.final.signal, verdict.final.stopped) == ("signalled", signal.SIGKILL, True)
 
 
-def test_a_stop_gives_the_command_its_grace_and_its_own_exit_code(bench: Bench) -> None:
+def test_a_stopped_command_has_its_grace_and_its_own_exit_code(bench: Bench) -> None:
     bench.spec("trap 'echo saving; exit 3' TERM; echo up; while :; do sleep 0.01; done")
     runner = bench.begin()
     bench.wait_for("up")
@@ -380,7 +380,7 @@ def test_a_stop_gives_the_command_its_grace_and_its_own_exit_code(bench: Bench) 
     assert verdict.final.leftovers == ""
 
 
-def test_a_helper_started_to_save_is_not_told_to_end(bench: Bench) -> None:
+def test_a_helper_process_started_during_the_grace_gets_no_sigterm(bench: Bench) -> None:
     bench.spec("trap '/bin/sh -c \"sleep 0.3; echo saved\"; exit 0' TERM; echo up; while :; do sleep 0.01; done")
     runner = bench.begin()
     bench.wait_for("up")
@@ -389,7 +389,7 @@ def test_a_helper_started_to_save_is_not_told_to_end(bench: Bench) -> None:
     assert "saved" in bench.read()
 
 
-def test_a_bare_term_is_a_stop_with_the_default_grace(bench: Bench) -> None:
+def test_a_plain_sigterm_is_a_stop_with_the_default_grace(bench: Bench) -> None:
     bench.spec("trap '' TERM; echo up; while :; do sleep 0.01; done", grace_s=0.2)
     runner = bench.begin()
     bench.wait_for("up")
@@ -400,7 +400,7 @@ def test_a_bare_term_is_a_stop_with_the_default_grace(bench: Bench) -> None:
     assert (verdict.final.signal, verdict.final.stopped) == (signal.SIGKILL, True)
 
 
-def test_interrupts_and_hang_ups_are_not_for_the_runner(bench: Bench) -> None:
+def test_the_runner_ignores_sigint_and_sighup(bench: Bench) -> None:
     bench.spec("echo up; read x < fifo; exit 6")
     os.mkfifo(bench.tmp / "fifo")
     runner = bench.begin()
@@ -423,7 +423,7 @@ def test_a_second_stop_may_shorten_the_grace_but_not_lengthen_it(bench: Bench) -
     assert bench.is_over()
 
 
-def test_a_stop_that_came_before_the_command_is_not_forgotten(bench: Bench) -> None:
+def test_a_stop_ordered_before_the_command_started_is_executed(bench: Bench) -> None:
     bench.spec("exec sleep 60")
     attempts.append_order(bench.folder, 1, "stop 0")
     bench.finish(bench.begin())
@@ -432,7 +432,7 @@ def test_a_stop_that_came_before_the_command_is_not_forgotten(bench: Bench) -> N
     assert verdict.final.stopped
 
 
-def test_a_stop_wakes_a_paused_tree(bench: Bench) -> None:
+def test_a_stop_resumes_a_paused_process_tree(bench: Bench) -> None:
     bench.spec("trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done")
     runner = bench.begin()
     bench.wait_for("up")
@@ -443,7 +443,7 @@ def test_a_stop_wakes_a_paused_tree(bench: Bench) -> None:
     assert bench.examine().final.code == 3  # type: ignore[attr-defined]
 
 
-def test_any_signal_reaches_the_whole_tree(bench: Bench) -> None:
+def test_any_signal_reaches_the_whole_process_tree(bench: Bench) -> None:
     child = "sh -c 'trap \"echo child; exit\" USR2; while :; do sleep 0.01; done' & "
     bench.spec(f"trap 'echo main; wait; exit' USR2; {child} sleep 0.05; echo up; while :; do sleep 0.01; done")
     runner = bench.begin()
@@ -469,7 +469,7 @@ def test_unknown_and_broken_orders_are_ignored(bench: Bench) -> None:
     assert bench.examine().final.stopped  # type: ignore[attr-defined]
 
 
-def test_orders_that_cannot_be_read_do_not_keep_the_runner_from_its_work(bench: Bench) -> None:
+def test_unreadable_orders_do_not_stop_the_runner(bench: Bench) -> None:
     os.mkdir(f"{bench.folder}/orders.1")
     final = bench.run("sleep 60 & exec sleep 60", time_limit_s=0.2)
     assert (final.timed_out, final.signal) == (True, signal.SIGTERM)
@@ -479,8 +479,8 @@ def test_orders_that_cannot_be_read_do_not_keep_the_runner_from_its_work(bench: 
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="LEFT OUT: an unkillable process needs root and setpriv"
 )
-def test_what_will_not_die_is_told_and_waited_for(bench: Bench) -> None:
-    """Without CAP_KILL even root cannot signal what became another user: as good as stuck in a driver."""
+def test_an_unkillable_process_is_reported_and_waited_for(bench: Bench) -> None:
+    """Without CAP_KILL even root cannot signal a process of another user: as if stuck in a driver."""
     os.mkfifo(bench.tmp / "fifo")
     code = "import os; fd = os.open('fifo', os.O_RDWR); os.setuid(65534); print('up', flush=True); os.read(fd, 1)"
     path = os.fsencode(bench.tmp / "ears")
@@ -507,7 +507,7 @@ def test_what_will_not_die_is_told_and_waited_for(bench: Bench) -> None:
 
 # -- leftovers
 
-#: Leaves a process in its own session with everything closed, as a daemon does.
+#: Leaves a process in a new session with everything closed, as a daemon does.
 DAEMON = """
 import os, sys, time
 if os.fork() == 0:
@@ -522,7 +522,7 @@ sys.exit(9)
 """
 
 
-def test_a_job_ends_with_its_first_process_and_what_it_left_is_ended_and_named(bench: Bench) -> None:
+def test_a_job_ends_with_its_first_process_and_leftovers_are_ended_and_named(bench: Bench) -> None:
     final = bench.run((*python(DAEMON), b"60"))
     assert (final.kind, final.code, final.stopped) == ("exited", 9, False)
     assert "python" in final.leftovers
@@ -538,31 +538,31 @@ def test_a_stubborn_leftover_is_killed_after_its_grace(bench: Bench) -> None:
     assert bench.is_over()
 
 
-def test_the_end_of_a_job_is_the_end_of_its_first_process(bench: Bench) -> None:
+def test_the_end_time_is_that_of_the_first_process(bench: Bench) -> None:
     began = time.time_ns()
     final = bench.run("sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' &", leftover_grace_s=1.0)
     assert final.ended_at_ns - began < time.time_ns() - began - 900_000_000
 
 
-def test_a_helper_that_ends_by_itself_at_once_is_no_leftover(bench: Bench) -> None:
+def test_a_helper_process_that_exits_at_once_is_no_leftover(bench: Bench) -> None:
     os.mkfifo(bench.tmp / "fifo")
     final = bench.run("exec 3<>fifo; (sleep 0.02) & exit 0")
     assert final.leftovers == ""
 
 
-def test_wait_tree_waits_for_all_of_it(bench: Bench) -> None:
+def test_wait_tree_waits_for_all_processes(bench: Bench) -> None:
     final = bench.run((*python(DAEMON), b"0.5"), wait_tree=True)
     assert (final.kind, final.code, final.leftovers) == ("exited", 9, "")
     assert (bench.tmp / "finished").exists()
 
 
-def test_wait_tree_still_obeys_the_limit(bench: Bench) -> None:
+def test_wait_tree_still_respects_the_limit(bench: Bench) -> None:
     final = bench.run((*python(DAEMON), b"60"), wait_tree=True, time_limit_s=0.6)
     assert (final.kind, final.code, final.timed_out) == ("exited", 9, True)
     assert bench.is_over()
 
 
-def test_wait_tree_still_obeys_a_stop(bench: Bench) -> None:
+def test_wait_tree_still_respects_a_stop(bench: Bench) -> None:
     bench.spec((*python(DAEMON), b"60"), wait_tree=True)
     runner = bench.begin()
     main = bench.wait_running()
@@ -576,7 +576,7 @@ def test_wait_tree_still_obeys_a_stop(bench: Bench) -> None:
 # -- limits and pauses
 
 
-def test_the_time_limit_ends_the_tree(bench: Bench) -> None:
+def test_the_time_limit_ends_the_process_tree(bench: Bench) -> None:
     final = bench.run("sleep 60 & exec sleep 60", time_limit_s=0.2)
     assert (final.kind, final.signal, final.timed_out, final.stopped) == ("signalled", signal.SIGTERM, True, False)
     assert bench.is_over()
@@ -595,7 +595,7 @@ def test_an_order_changes_the_limit(bench: Bench) -> None:
     assert bench.examine().final.timed_out  # type: ignore[attr-defined]
 
 
-def test_a_limit_may_be_taken_away(bench: Bench) -> None:
+def test_a_limit_can_be_removed(bench: Bench) -> None:
     bench.spec("echo up; read x < fifo; exit 6", time_limit_s=1.0)
     os.mkfifo(bench.tmp / "fifo")
     attempts.append_order(bench.folder, 1, "limit none")
@@ -625,7 +625,7 @@ def test_paused_time_does_not_count(bench: Bench) -> None:
     assert final.ended_at_ns - final.started_at_ns > 2_500_000_000
 
 
-def test_what_is_forked_during_a_pause_is_caught_too(bench: Bench) -> None:
+def test_processes_forked_during_a_pause_are_paused_too(bench: Bench) -> None:
     bench.spec("while :; do sleep 0.001 & sleep 0.001 & wait; done")
     runner = bench.begin()
     bench.wait_running()
@@ -636,7 +636,7 @@ def test_what_is_forked_during_a_pause_is_caught_too(bench: Bench) -> None:
     assert bench.is_over()
 
 
-# -- who may run
+# -- which runner may run
 
 
 def test_two_runners_for_one_start_run_it_once(bench: Bench) -> None:
@@ -657,7 +657,7 @@ def test_a_late_runner_finds_the_tombstone_and_leaves(bench: Bench) -> None:
     assert bench.read() == ""
 
 
-def test_a_start_that_a_runner_claimed_cannot_be_given_up(bench: Bench) -> None:
+def test_a_claimed_start_cannot_be_given_up(bench: Bench) -> None:
     bench.spec("echo up; exec sleep 60")
     bench.begin()
     bench.wait_for("up")
@@ -676,7 +676,7 @@ def test_a_late_runner_of_an_earlier_start_does_not_disturb_the_next(bench: Benc
     assert bench.read() == "second\n"
 
 
-def test_a_start_never_runs_beside_what_an_earlier_one_left(bench: Bench) -> None:
+def test_a_start_never_runs_beside_leftovers_of_an_earlier_one(bench: Bench) -> None:
     bench.spec("echo first; exec sleep 60", start=1)
     bench.spec("echo second", start=2)
     first = bench.begin(1)
@@ -690,7 +690,7 @@ def test_a_start_never_runs_beside_what_an_earlier_one_left(bench: Bench) -> Non
     assert bench.read() == "first\n"
 
 
-def test_a_spec_that_cannot_be_read_is_a_start_that_never_was(bench: Bench) -> None:
+def test_an_unreadable_spec_counts_as_never_started(bench: Bench) -> None:
     bench.specs[1] = b"dibs-spec 99\0job=1"
     assert bench.finish(bench.begin()) == 1
     assert isinstance(bench.examine(), attempts.NeverStarted)
@@ -715,7 +715,7 @@ def test_a_command_without_its_runner_is_orphaned_and_then_lost(bench: Bench) ->
     assert bench.examine() == attempts.Lost(running)
 
 
-def test_what_a_dead_runner_left_is_ended(bench: Bench) -> None:
+def test_leftovers_of_a_dead_runner_are_ended(bench: Bench) -> None:
     bench.spec(python(HYDRA))
     runner = bench.begin()
     bench.wait_for("up")
@@ -727,7 +727,7 @@ def test_what_a_dead_runner_left_is_ended(bench: Bench) -> None:
     assert isinstance(bench.examine(), attempts.Lost)
 
 
-def test_leftovers_of_a_dead_runner_get_a_grace_and_strangers_are_left_alone(bench: Bench) -> None:
+def test_leftovers_of_a_dead_runner_get_a_grace_and_other_processes_are_left_alone(bench: Bench) -> None:
     bench.spec("trap 'echo saving; exit' TERM; echo up; while :; do sleep 0.01; done")
     stranger = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "DIBS_BENCH": "other"})
     runner = bench.begin()
@@ -748,7 +748,7 @@ def test_leftovers_of_a_dead_runner_get_a_grace_and_strangers_are_left_alone(ben
     os.geteuid() != 0 or not shutil.which("unshare"), reason="LEFT OUT: a full disk needs root and unshare"
 )
 def test_the_result_is_recorded_on_a_full_disk(bench: Bench) -> None:
-    """The command fills the disk on which its own attempt lives; its exit code is still known afterwards."""
+    """The command fills the disk of its own attempt; its exit code is known afterwards all the same."""
     bench.spec("cat /dev/zero > attempt/filler; echo x >> attempt/filler && exit 1; exit 7")
     bench.run_from(f"""exec unshare -m sh -c '
         mount -t tmpfs -o size=300k none {bench.folder} || exit 99
@@ -787,10 +787,10 @@ def test_a_disk_too_full_to_begin_is_told_to_the_daemon(bench: Bench) -> None:
     assert bench.read() == ""
 
 
-# -- one start after the other
+# -- several starts in one runner
 
 
-def test_one_runner_carries_out_many_starts_and_keeps_nothing_of_them(bench: Bench) -> None:
+def test_one_runner_executes_many_starts_and_keeps_no_state(bench: Bench) -> None:
     leased = {"devices": ("FAKE-0",), "lease_dir": str(bench.tmp)}
     bench.spec("umask; exit 3", 1, umask=0o020, **leased)
     bench.spec("umask; kill -9 $$", 2, umask=0o040, **leased)
@@ -809,7 +809,7 @@ def test_one_runner_carries_out_many_starts_and_keeps_nothing_of_them(bench: Ben
     assert len(set(seen)) == 1
 
 
-def test_a_runner_says_when_a_start_is_over_and_everything_of_it_closed(bench: Bench) -> None:
+def test_a_runner_reports_the_end_of_a_start_after_closing_everything(bench: Bench) -> None:
     bench.spec("exit 3", devices=("FAKE-0",), lease_dir=str(bench.tmp))
     with bench.runner() as (_, ours):
         give(ours, bench.specs[1])
@@ -819,8 +819,8 @@ def test_a_runner_says_when_a_start_is_over_and_everything_of_it_closed(bench: B
         device_lease.take(device_lease.Folder(str(bench.tmp)), ["FAKE-0"], device_lease.Note())[0].close()
 
 
-def test_a_stop_that_came_too_late_does_not_hit_the_next_start(bench: Bench) -> None:
-    """The daemon may signal a runner that is just through; it gives it nothing new before."""
+def test_a_late_stop_does_not_hit_the_next_start(bench: Bench) -> None:
+    """The daemon may signal a runner that has just finished; it sends nothing new before that."""
     bench.spec("exit 3", 1)
     bench.spec("exit 4", 2)
     with bench.runner() as (process, ours):
@@ -834,7 +834,7 @@ def test_a_stop_that_came_too_late_does_not_hit_the_next_start(bench: Bench) -> 
     assert (final.kind, final.code, final.stopped) == ("exited", 4, False)
 
 
-def test_a_runner_loads_nothing_dear() -> None:
+def test_a_runner_imports_no_expensive_module() -> None:
     dear = {"json", "re", "typing", "dataclasses", "enum", "socket", "subprocess", "pathlib", "logging", "threading"}
     code = f"import sys; sys.path.append({ROOT!r}); from dibs.runner import main as runner; print(*sys.modules)"
     seen = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True, text=True).stdout

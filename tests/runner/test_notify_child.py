@@ -1,4 +1,4 @@
-"""The process of one notice: its command's code, its deadline, and all that it started."""
+"""The process of one notification: the exit code of its command, its deadline, and all that it started."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def run(
 
 
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("exit 7", 7), ("kill -9 $$", 137)])
-def test_its_code_is_the_commands(command: str, code: int) -> None:
+def test_its_exit_code_is_that_of_the_command(command: str, code: int) -> None:
     assert run(command).returncode == code
 
 
-def test_it_gets_the_facts_and_runs_where_it_was_told(tmp_path: Path) -> None:
+def test_the_command_gets_the_variables_and_the_folder(tmp_path: Path) -> None:
     done = run("cat; pwd", folder=str(tmp_path))
     assert done.stdout == f"facts\n{tmp_path}\n"
 
 
-def test_a_folder_that_is_gone_does_not_matter() -> None:
+def test_a_missing_folder_does_not_matter() -> None:
     assert run("pwd", folder="/no/such/folder").stdout == "/\n"
 
 
-def test_a_shell_that_is_not_there_is_126() -> None:
+def test_a_missing_shell_is_exit_code_126() -> None:
     done = run("true", shell="/no/such/shell")
     assert (done.returncode, done.stderr) == (126, "dibs: cannot run /no/such/shell: No such file or directory\n")
 
 
-def test_at_the_deadline_all_of_it_is_ended_also_what_forked_away(tmp_path: Path) -> None:
-    """Also a part that took a session of its own and ignores TERM."""
+def test_at_the_deadline_the_whole_process_tree_is_ended(tmp_path: Path) -> None:
+    """Including a process with its own session that ignores TERM."""
     stray = "setsid sh -c 'trap \"\" TERM; echo $$ > stray; while :; do sleep 0.01; done' &"
     done = run(f"{stray} while [ ! -s stray ]; do sleep 0.01; done; sleep 1000", 2.0, folder=str(tmp_path))
     assert done.returncode == 124
@@ -47,5 +47,5 @@ def test_at_the_deadline_all_of_it_is_ended_also_what_forked_away(tmp_path: Path
     wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
-def test_what_it_leaves_in_the_background_may_finish() -> None:
+def test_background_processes_may_finish() -> None:
     assert run("(sleep 0.2; echo late) & exit 3").stdout == "late\n"

@@ -1,4 +1,4 @@
-"""Folders made in advance: a start from a spare leaves what any other start leaves, and a spare decides nothing."""
+"""Folders made in advance: a start from a spare leaves the same files as any other, and a spare decides nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def spec_of(home: Path, job: int, attempt: int = 1, start: int = 1, **more: object) -> records.Spec:
-    """Return a spec with its files where jobs usually have them."""
+    """Return a spec with its files in the usual places of jobs."""
     folder = home / "jobs" / str(job)
     values = {
         "argv": (b"true",),
@@ -49,12 +49,12 @@ def warm(home: Path) -> spares.Spares:
 
 
 def names(home: Path) -> list[str]:
-    """Return the spares there are."""
+    """Return the existing spares."""
     return os.listdir(home / "spares") if (home / "spares").exists() else []
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return all that is in a folder: mode, and content or target."""
+    """Return everything in a folder: mode, and content or target."""
     found = {}
     for path in sorted(folder.rglob("*")):
         text = os.readlink(path) if path.is_symlink() else path.read_text() if path.name == "log" else ""
@@ -62,7 +62,7 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
-def test_a_start_from_a_spare_leaves_what_any_other_start_leaves(bench: Bench) -> None:
+def test_a_start_from_a_spare_leaves_the_same_files_as_any_other(bench: Bench) -> None:
     specs = [spec_of(bench.tmp, job, argv=(b"sh", b"-c", b"echo $0; exit 3", b"hello")) for job in (1, 2, 3)]
     with bench.runner() as (_, ours):
         for spec in specs:
@@ -77,11 +77,11 @@ def test_a_start_from_a_spare_leaves_what_any_other_start_leaves(bench: Bench) -
         verdict = attempts.examine(spec.folder, 1)
         assert isinstance(verdict, attempts.Ended)
         assert verdict.final.code == 3
-    # It left, and with it what it had made for a start that never came.
+    # The runner exited and removed the spare for a start that never came.
     assert names(bench.tmp) == []
 
 
-def test_stderr_may_go_elsewhere(bench: Bench) -> None:
+def test_stderr_may_have_a_separate_file(bench: Bench) -> None:
     errors = os.fsencode(bench.tmp / "errors")
     with bench.runner() as (_, ours):
         for job in (1, 2, 3):
@@ -91,7 +91,7 @@ def test_stderr_may_go_elsewhere(bench: Bench) -> None:
     assert (bench.tmp / "errors").read_text() == "e\n" * 3
 
 
-def test_a_runner_with_one_start_makes_none(tmp_path: Path) -> None:
+def test_a_runner_makes_a_spare_after_its_second_start(tmp_path: Path) -> None:
     mine = spares.Spares(SHIM)
     mine.make(spec_of(tmp_path, 1))
     assert names(tmp_path) == []
@@ -101,8 +101,8 @@ def test_a_runner_with_one_start_makes_none(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 1
 
 
-def test_the_link_decides_also_with_a_spare(tmp_path: Path) -> None:
-    """Somebody buries the start between the rename and the link."""
+def test_the_link_is_the_commit_point_with_a_spare_too(tmp_path: Path) -> None:
+    """The start is given up between the rename and the link."""
     spec = spec_of(tmp_path, 3)
     spare = warm(tmp_path).take(spec)
     assert spare is not None
@@ -114,7 +114,7 @@ def test_the_link_decides_also_with_a_spare(tmp_path: Path) -> None:
     os.close(spare.log)
 
 
-def test_a_claim_from_a_spare_is_locked_from_its_first_moment(tmp_path: Path) -> None:
+def test_a_claim_from_a_spare_is_locked_from_the_beginning(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 3)
     spare = warm(tmp_path).take(spec)
     assert spare is not None
@@ -129,8 +129,8 @@ def test_a_claim_from_a_spare_is_locked_from_its_first_moment(tmp_path: Path) ->
     assert not attempts.has_runner(spec.folder, 1)
 
 
-def test_a_job_that_has_a_folder_keeps_it(tmp_path: Path) -> None:
-    """It was buried, or its script waits there; the spare is for another."""
+def test_an_existing_job_folder_is_kept(tmp_path: Path) -> None:
+    """The start was given up, or its script is there; the spare is for another job."""
     mine = warm(tmp_path)
     spec = spec_of(tmp_path, 3)
     assert attempts.give_up(spec.folder, 1)
@@ -140,8 +140,8 @@ def test_a_job_that_has_a_folder_keeps_it(tmp_path: Path) -> None:
     assert mine.take(spec_of(tmp_path, 5)) is None
 
 
-def test_a_folder_that_is_still_being_made_is_taken_over(tmp_path: Path) -> None:
-    """Whoever buries a start makes the job's folder first and the attempt's next; both find each other's."""
+def test_a_folder_that_is_still_being_made_is_reused(tmp_path: Path) -> None:
+    """Giving up a start makes the job's folder first and the attempt's next; both sides accept an existing one."""
     mine = warm(tmp_path)
     spec = spec_of(tmp_path, 3)
     (tmp_path / "jobs/3").mkdir()
@@ -162,18 +162,18 @@ def test_a_folder_that_is_still_being_made_is_taken_over(tmp_path: Path) -> None
         {"folders": (b"/elsewhere/checkpoint",)},
     ],
 )
-def test_a_start_with_its_files_elsewhere_makes_its_own(tmp_path: Path, other: dict[str, object]) -> None:
+def test_a_start_with_its_files_elsewhere_uses_no_spare(tmp_path: Path, other: dict[str, object]) -> None:
     mine = warm(tmp_path)
     assert mine.take(spec_of(tmp_path, 3, **other)) is None  # type: ignore[arg-type]
     assert len(names(tmp_path)) == 1
 
 
-def test_where_none_can_be_made_there_is_none(tmp_path: Path) -> None:
+def test_where_no_spare_can_be_made_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "spares").write_text("")
     assert warm(tmp_path).take(spec_of(tmp_path, 3)) is None
 
 
-def test_the_spares_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
+def test_spares_of_dead_runners_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
     living = warm(tmp_path)
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     path = tmp_path / "spares" / f"{int(dead.stdout)}.cafe"

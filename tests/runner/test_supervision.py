@@ -1,4 +1,4 @@
-"""What a runner does while its command lives, with the time passed in: the warning before the limit."""
+"""What a runner does while its command runs, with the time passed in: the warning before the limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEAF = "import signal; print('ready', flush=True)\nwhile True: signal.pause()"
 
 @pytest.fixture
 def children() -> Iterator[list[subprocess.Popen[str]]]:
-    """One process that catches USR1, and one that would die of it."""
+    """Start one process that catches USR1, and one that would die of it."""
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for code in (CATCHER, DEAF)
     ]
@@ -42,13 +42,13 @@ def children() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def warnings(child: subprocess.Popen[str]) -> str:
-    """Return how many warnings have come; those on their way are seen to first, their number being lower."""
+    """Return the number of warnings received; pending ones are delivered first, their signal number being lower."""
     assert child.stdout is not None
     os.kill(child.pid, signal.SIGUSR2)
     return child.stdout.readline().strip()
 
 
-def test_a_warning_comes_before_the_limit_to_those_who_catch_it(
+def test_a_warning_before_the_limit_goes_to_processes_that_catch_it(
     tmp_path: Path, children: list[subprocess.Popen[str]]
 ) -> None:
     catcher, deaf = children
@@ -63,7 +63,7 @@ def test_a_warning_comes_before_the_limit_to_those_who_catch_it(
     assert deaf.poll() is None
 
 
-def test_a_new_limit_is_warned_of_anew(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+def test_a_new_limit_causes_a_new_warning(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     catcher, _ = children
     spec = Bench(tmp_path).spec("true", time_limit_s=100.0, warn_signal=int(signal.SIGUSR1), warn_s=10.0)
     tree = supervision.Tree(spec, catcher.pid, 0.0, lambda what, names: None)
@@ -75,7 +75,7 @@ def test_a_new_limit_is_warned_of_anew(tmp_path: Path, children: list[subprocess
     assert warnings(catcher) == "2"
 
 
-def test_a_warning_waits_for_somebody_to_listen(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+def test_a_warning_waits_until_a_process_catches_it(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     catcher, deaf = children
     spec = Bench(tmp_path).spec("true", time_limit_s=100.0, warn_signal=int(signal.SIGTERM), warn_s=10.0)
     tree = supervision.Tree(spec, catcher.pid, 0.0, lambda what, names: None)
@@ -83,13 +83,13 @@ def test_a_warning_waits_for_somebody_to_listen(tmp_path: Path, children: list[s
     assert (catcher.poll(), deaf.poll()) == (None, None)
 
 
-def test_without_a_limit_nobody_is_warned(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+def test_without_a_limit_there_is_no_warning(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     spec = Bench(tmp_path).spec("true", warn_signal=int(signal.SIGUSR1), warn_s=10.0)
     tree = supervision.Tree(spec, children[0].pid, 0.0, lambda what, names: None)
     assert tree.act(1e9) == process_tree.NEVER
 
 
-def test_who_catches_a_signal_is_read_from_the_kernel(children: list[subprocess.Popen[str]]) -> None:
+def test_signal_handlers_are_read_from_the_kernel(children: list[subprocess.Popen[str]]) -> None:
     catcher, deaf = children
     assert processes.catches(catcher.pid, signal.SIGUSR1)
     assert not processes.catches(catcher.pid, signal.SIGTERM)
