@@ -20,7 +20,7 @@ def case(dice):
     return dice.number(1, 5), able, dice.some(DEVICES, 0, 2), links if dice.number(0, 4) else {}, apart
 
 
-WISHES = build.drawn(case)
+CASES = build.drawn(case)
 
 
 def is_allowed(apart):
@@ -32,7 +32,7 @@ def score(own, links):
     return min(found, default=float("inf")), sum(found)
 
 
-@given(WISHES)
+@given(CASES)
 def test_no_set_is_better_connected_than_the_chosen_one(case):
     count, able, _, links, apart = case
     is_spare = is_allowed(apart)
@@ -45,7 +45,7 @@ def test_no_set_is_better_connected_than_the_chosen_one(case):
         assert chosen in possible
 
 
-@given(WISHES)
+@given(CASES)
 def test_preferred_devices_are_included_if_possible(case):
     count, able, first, links, apart = case
     chosen = topology.best(count, able, first, links, is_allowed(apart))
@@ -54,7 +54,7 @@ def test_preferred_devices_are_included_if_possible(case):
         assert {*asked[:count]} <= {*chosen}
 
 
-@given(WISHES)
+@given(CASES)
 def test_the_requested_number_is_chosen_in_order_of_preference(case):
     count, able, first, links, apart = case
     chosen = topology.best(count, able, first, links, is_allowed(apart))
