@@ -1,5 +1,6 @@
-"""Who may ask what over HTTP: every combination of what a request may say, against a table of those that are meant to
-pass. Nothing here is served; `test_web` says the same to real sockets."""
+"""Which requests are allowed: every combination of what a request may contain, against a table of those that may
+pass. Nothing is served here; `test_web` checks the same on real sockets.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ from matrix import (
 
 @pytest.mark.parametrize("endpoint", ["tcp", "unix"])
 @pytest.mark.parametrize("uid", [OWN, ROOT, STRANGER])
-def test_exactly_the_requests_that_are_meant_to_pass_do(endpoint: str, uid: int) -> None:
-    """All hosts, origins, fetches with each target; and of the owner all methods, tokens and bodies with good ones."""
+def test_exactly_the_allowed_combinations_are_admitted(endpoint: str, uid: int) -> None:
+    """All hosts, origins and fetches with each target; for the owner, all methods, tokens and bodies on good ones."""
     wide = itertools.product(("GET", "POST"), TARGETS, HOSTS, ORIGINS, FETCHES, TOKENS[:4], BODIES[:1])
     deep = itertools.product(METHODS, TARGETS, HOSTS[:1], ORIGINS[:2], FETCHES[:5], TOKENS, BODIES)
     where = TCP if endpoint == "tcp" else UNIX
@@ -51,7 +52,7 @@ def test_exactly_the_requests_that_are_meant_to_pass_do(endpoint: str, uid: int)
     assert (seen[True] > 100) == (uid != STRANGER)
 
 
-def test_another_machine_gets_in_only_where_it_is_meant_to_and_with_the_token() -> None:
+def test_another_machine_is_admitted_only_on_a_public_address_with_the_token() -> None:
     request = RequestSummary(None, "GET", "/v1/jobs", ("gpu1.example.org:8443",), authorizations=(f"Bearer {TOKEN}",))
     assert admission.refuse(request, TLS, TOKEN) is None
     assert admission.refuse(request, replace(TLS, is_public=False), TOKEN) is not None
@@ -61,21 +62,21 @@ def test_another_machine_gets_in_only_where_it_is_meant_to_and_with_the_token() 
     assert admission.refuse(replace(request, uid=STRANGER), TLS, TOKEN) is not None
 
 
-def test_before_there_is_a_token_none_is_right() -> None:
+def test_while_there_is_no_token_every_token_is_refused() -> None:
     request = RequestSummary(OWN, "GET", "/v1/jobs", (f"127.0.0.1:{PORT}",))
     for said in ("Bearer", "Bearer ", "Bearer None", ""):
         assert admission.refuse(replace(request, authorizations=(said,)), TCP, None) == admission.NO_TOKEN
 
 
-def test_a_page_reached_by_a_name_of_an_attacker_is_no_program() -> None:
-    """Such a page may send a GET without any header that tells a browser, through `ssh -L` to the socket."""
+def test_a_page_reached_through_an_attackers_host_name_is_refused() -> None:
+    """Such a page may send a GET without any header that identifies a browser, through `ssh -L` to the socket."""
     request = RequestSummary(OWN, "GET", "/v1/jobs", (f"evil.example:{PORT}",))
     assert admission.refuse(request, UNIX, TOKEN) is not None
     assert admission.refuse(replace(request, authorizations=(f"Bearer {TOKEN}",)), UNIX, TOKEN) is not None
 
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1:4321/v1/jobs", "*", "", "127.0.0.1:4321", "v1/jobs"])
-def test_what_is_asked_for_must_be_a_path(target: str) -> None:
+def test_the_request_target_must_be_a_path(target: str) -> None:
     for endpoint, host in ((TCP, f"127.0.0.1:{PORT}"), (UNIX, "dibs")):
         refusal = admission.refuse(RequestSummary(OWN, "GET", target, (host,)), endpoint, TOKEN)
         assert refusal is not None
@@ -95,28 +96,28 @@ def test_what_is_asked_for_must_be_a_path(target: str) -> None:
         ("/v1/session", Area.SESSION),
     ],
 )
-def test_what_is_not_known_to_be_open_to_all_needs_the_token(target: str, area: Area) -> None:
+def test_every_target_not_known_to_be_public_needs_the_token(target: str, area: Area) -> None:
     assert admission.area(target) is area
 
 
-#: Values of the variables of a path; of all others "1" is one.
+#: Values of the variables of a path; for all others "1" is one.
 VALUES = {"page": ("", "jobs", "sweeps", "gpus", "usage", "settings"), "detail_page": ("job", "sweep", "gpu")}
 
 
-def test_every_page_and_file_of_the_table_of_routes_is_open_and_nothing_else() -> None:
+def test_exactly_the_page_and_its_files_are_public() -> None:
     open_to_all = {route.path for route in ROUTES if is_open(route)}
     of_page = {route.path for route in ROUTES if route.handler in (static_pages.get_page, static_pages.get_file)}
     assert open_to_all == of_page | {"/v1/session", *admission.OWN_PATHS}
 
 
 def is_open(route: Route) -> bool:
-    """Tell whether every path of a route is open; fail if only some are."""
+    """Return whether every path of a route is public; fail if only some are."""
     (found,) = {admission.area(path) is not Area.API for path in samples(route)}
     return found
 
 
 def samples(route: Route) -> list[str]:
-    """Return paths that a route is for."""
+    """Return example paths of a route."""
     names = route.variables
     choices = itertools.product(*(VALUES.get(name, ("1",)) for name in names))
     return [route.path.format(**dict(zip(names, chosen, strict=True))) for chosen in choices]

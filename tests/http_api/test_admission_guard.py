@@ -1,4 +1,4 @@
-"""The guard before a small server of our own: streams that a new token ends, and what never reaches a handler."""
+"""The guard before a small server: streams that a new token ends, and requests that never reach a handler."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ HOST = "127.0.0.1:80"
 DOOR = Endpoint(True, os.geteuid(), frozenset({HOST}))
 
 
-class Served:
-    """A server with one route that never ends and one that makes a new token."""
+class SmallServer:
+    """A server with one endless route and one that makes a new token."""
 
     def __init__(self, folder: Path) -> None:
         self.guard = Guard(Tokens(folder / "web.json"))
@@ -33,7 +33,7 @@ class Served:
         self.port = 0
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Begin an answer and go on for ever."""
+        """Begin an answer that never ends."""
         answer = web.StreamResponse()
         await answer.prepare(request)
         await answer.write(b"begun")
@@ -49,7 +49,7 @@ class Served:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve while inside."""
+        """Run the server inside the block."""
         app = web.Application()
         app.on_response_prepare.append(admission_guard.protect)
         app.add_routes([web.get("/v1/stream", self.stream), web.post("/v1/rotate", self.rotate)])
@@ -68,22 +68,22 @@ class Served:
             await runner.cleanup()
 
     async def ask(self, line: str, token: str | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Ask for something, and do not wait for the answer."""
+        """Send a request without waiting for the answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         key = f"Authorization: Bearer {token}\r\n" if token else ""
         writer.write(f"{line} HTTP/1.1\r\nHost: {HOST}\r\n{key}\r\n".encode())
         return reader, writer
 
 
-def test_a_new_token_ends_what_is_being_answered_because_of_the_old_one(tmp_path: Path) -> None:
+def test_a_new_token_ends_streams_opened_with_the_old_one(tmp_path: Path) -> None:
     async def act() -> None:
-        own = Served(tmp_path)
+        own = SmallServer(tmp_path)
         async with own.serving():
             old = own.guard.tokens.token
             stream, hold = await own.ask("GET /v1/stream", old)
             await own.entered.wait()
             rotating, other = await own.ask("POST /v1/rotate", old)
-            # Who asked for it gets the answer, and no other.
+            # Only the client that rotated the token gets its answer.
             assert b" 200 " in await rotating.readline()
             told = b""
             try:
@@ -100,9 +100,9 @@ def test_a_new_token_ends_what_is_being_answered_because_of_the_old_one(tmp_path
     asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
 
-def test_what_is_refused_reaches_no_handler_and_no_router(tmp_path: Path) -> None:
+def test_a_refused_request_reaches_no_handler_and_no_router(tmp_path: Path) -> None:
     async def act() -> None:
-        own = Served(tmp_path)
+        own = SmallServer(tmp_path)
         async with own.serving():
             for line in ("GET /v1/stream", "GET /v1/nowhere", "DELETE /v1/stream"):
                 reader, writer = await own.ask(line, None)
@@ -120,11 +120,11 @@ def test_what_is_refused_reaches_no_handler_and_no_router(tmp_path: Path) -> Non
     asyncio.run(asyncio.wait_for(act(), PATIENCE_S))
 
 
-def test_an_address_that_names_a_host_of_its_own_is_refused_with_the_token_too(tmp_path: Path) -> None:
-    """Only a proxy is asked so, and the router would see nothing but the path."""
+def test_an_absolute_request_target_is_refused_even_with_the_token(tmp_path: Path) -> None:
+    """Only proxies get such requests, and the router would see nothing but the path."""
 
     async def act() -> None:
-        own = Served(tmp_path)
+        own = SmallServer(tmp_path)
         async with own.serving():
             reader, writer = await own.ask(f"GET http://{HOST}/v1/stream", own.guard.tokens.token)
             assert b" 400 " in await reader.readline()
@@ -136,7 +136,7 @@ def test_an_address_that_names_a_host_of_its_own_is_refused_with_the_token_too(t
 
 def test_wrong_tokens_are_counted_and_requests_without_one_are_not(tmp_path: Path) -> None:
     async def act() -> None:
-        own = Served(tmp_path)
+        own = SmallServer(tmp_path)
         async with own.serving():
             for token in [None] * (PATIENT_UNTIL + 1) + ["wrong"] * PATIENT_UNTIL:
                 reader, writer = await own.ask("GET /v1/stream", token)

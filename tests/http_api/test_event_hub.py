@@ -1,4 +1,4 @@
-"""The hub of the event streams: nothing is lost, nothing comes twice, and nobody who does not read is waited for."""
+"""The hub of the event streams: nothing is lost or sent twice, and a client that does not read delays nobody."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def join(to: Hub, job: int | None = None, ear: Ear | None = None) -> Ear:
     return ear
 
 
-def test_everybody_gets_the_same_bytes_and_the_counts_after_them() -> None:
+def test_all_listeners_get_the_same_bytes_followed_by_the_counts() -> None:
     one = awake()
     ears = [join(one) for _ in range(3)]
     one.tell([told(1), told(2, job=7)], 2, COUNTS)
@@ -38,7 +38,7 @@ def test_everybody_gets_the_same_bytes_and_the_counts_after_them() -> None:
     assert [each.event for each in ears[0].heard()] == ["job", "job", "counts"]
 
 
-def test_one_who_listens_to_a_job_hears_of_no_other() -> None:
+def test_a_listener_to_one_job_gets_no_events_of_others() -> None:
     one = awake()
     all_of_it, seventh = join(one), join(one, job=7)
     one.tell([told(1), told(2, job=7), told(3, job=8)], 3, COUNTS)
@@ -49,7 +49,7 @@ def test_one_who_listens_to_a_job_hears_of_no_other() -> None:
     assert seventh.numbers() == [2]
 
 
-def test_the_queue_and_the_devices_are_told_when_they_change_and_not_again() -> None:
+def test_queue_and_devices_are_sent_only_when_they_change() -> None:
     one = awake()
     ear = join(one)
     one.tell([], 5, COUNTS)
@@ -67,7 +67,7 @@ def test_the_queue_and_the_devices_are_told_when_they_change_and_not_again() -> 
 
 
 @pytest.mark.parametrize("top", [1, event_hub.HISTORY, event_hub.HISTORY + 1, 3 * event_hub.HISTORY])
-def test_the_window_is_bounded_and_says_how_far_it_reaches(top: int) -> None:
+def test_the_history_is_bounded_and_says_how_far_it_reaches(top: int) -> None:
     one = awake()
     for number in range(1, top + 1):
         one.tell([told(number)], number, COUNTS)
@@ -79,8 +79,8 @@ def test_the_window_is_bounded_and_says_how_far_it_reaches(top: int) -> None:
     assert one.missed(top) == b""
 
 
-def test_a_wider_window_is_whole_whatever_came_meanwhile() -> None:
-    """The table is read while the hub goes on, and another may have asked for more."""
+def test_an_extended_history_has_no_gaps_or_duplicates() -> None:
+    """The table is read while the hub continues, and another listener may have asked for more."""
     one = awake(top=10)
     one.tell([told(11)], 11, COUNTS)
     one.prepend([told(8), told(10)], 7)
@@ -90,7 +90,7 @@ def test_a_wider_window_is_whole_whatever_came_meanwhile() -> None:
     assert one.missed(8) == b"".join(told(number).text for number in (10, 11))
 
 
-def test_after_more_than_can_be_told_everybody_loads_anew() -> None:
+def test_after_too_many_events_all_listeners_are_reset() -> None:
     one = awake()
     ear, seventh = join(one), join(one, job=7)
     one.tell([told(1)], 1, COUNTS)
@@ -101,7 +101,7 @@ def test_after_more_than_can_be_told_everybody_loads_anew() -> None:
     assert not one.is_within(1)
 
 
-def test_one_who_does_not_read_is_ended_when_too_much_waits() -> None:
+def test_a_listener_that_does_not_read_is_disconnected_when_too_much_waits() -> None:
     one = awake()
     slow, quick = join(one, ear=Ear(takes=False)), join(one)
     text = b"x" * (event_hub.MOST_WAITING // 2)
@@ -113,7 +113,7 @@ def test_one_who_does_not_read_is_ended_when_too_much_waits() -> None:
     assert len(one.streams) == 1
 
 
-def test_one_who_reads_too_slowly_is_ended_after_a_while() -> None:
+def test_a_listener_that_reads_too_slowly_is_disconnected_after_a_while() -> None:
     one = awake()
     slow = join(one, ear=Ear(takes=False))
     one.sweep(0.0)
@@ -125,7 +125,7 @@ def test_one_who_reads_too_slowly_is_ended_after_a_while() -> None:
     assert slow.ends == [True]
 
 
-def test_one_who_has_read_everything_has_all_the_time_again() -> None:
+def test_a_listener_that_caught_up_gets_the_full_time_again() -> None:
     one = awake()
     slow = join(one, ear=Ear(takes=False))
     one.beat()
@@ -137,7 +137,7 @@ def test_one_who_has_read_everything_has_all_the_time_again() -> None:
     assert slow.ends == []
 
 
-def test_one_who_has_gone_is_let_go() -> None:
+def test_a_disconnected_listener_is_removed() -> None:
     one = awake()
     gone = join(one, ear=Ear(is_gone=True))
     one.sweep(0.0)
@@ -145,7 +145,7 @@ def test_one_who_has_gone_is_let_go() -> None:
     assert not one.streams
 
 
-def test_the_end_of_all_is_told_to_each_once() -> None:
+def test_every_listener_gets_the_final_message_once() -> None:
     one = awake()
     ears = [join(one), join(one, job=3)]
     one.end_all()
@@ -157,7 +157,7 @@ HOSTILE = ["\n\nevent: reset\ndata: {}", "\r", "\x00", "\u2028", "a\nid: 7", ": 
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_that_is_said_becomes_a_line_of_the_stream(text: str) -> None:
+def test_no_text_can_break_out_of_its_event(text: str) -> None:
     made = event_hub.message("job", {"detail": text}, 3)
     assert made.count(b"\n") == 4
     assert b"\r" not in made
@@ -169,10 +169,10 @@ def test_nothing_that_is_said_becomes_a_line_of_the_stream(text: str) -> None:
     cuts=st.lists(st.integers(0, 11), max_size=4),
     job=st.sampled_from([None, 1, 2]),
 )
-def test_a_stream_that_is_cut_again_and_again_tells_everything_once(
+def test_a_stream_interrupted_repeatedly_delivers_every_event_once(
     batches: list[list[tuple[int, bool]]], cuts: list[int], job: int | None
 ) -> None:
-    """Events of forgotten jobs leave holes in the numbers."""
+    """Events of deleted jobs leave gaps in the numbers."""
     one, number = awake(), 0
     written: list[Message] = []
     ear, heard = join(one, job), []

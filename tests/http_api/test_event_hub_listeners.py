@@ -1,4 +1,4 @@
-"""One task tells all who listen: what it asks the store does not depend on how many they are, and alone it rests."""
+"""One task serves all listeners: its queries do not depend on their number, and without listeners it is idle."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from event_listener import Ear, Heard
 PATIENCE_S = 60.0
 
 
-class House:
-    """As much of a daemon as a channel needs, with a real store; it counts the questions."""
+class SmallDaemon:
+    """As much of a daemon as a channel needs, with a real store; it counts the queries."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
@@ -64,17 +64,17 @@ async def listen(channel: Channel, since: int | None = None) -> Ear:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Let the others go on until something is so."""
+    """Let other tasks run until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.01)
 
 
-def test_a_crowd_asks_no_more_than_one(store: Store, tmp_path: Path) -> None:
-    """One question for each write, and two every 2 s for the devices, however many listen."""
+def test_many_listeners_need_no_more_queries_than_one(store: Store, tmp_path: Path) -> None:
+    """One query for each write, and two every 2 s for the devices, however many listen."""
 
     async def run() -> None:
-        house = House(store, tmp_path)
+        house = SmallDaemon(store, tmp_path)
         channel = Channel(house)  # type: ignore[arg-type]
         ears = [await listen(channel) for _ in range(300)]
         began, before = asyncio.get_running_loop().time(), house.asked
@@ -89,9 +89,9 @@ def test_a_crowd_asks_no_more_than_one(store: Store, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_nobody_listens_and_nothing_is_asked(store: Store, tmp_path: Path) -> None:
+def test_without_listeners_nothing_is_queried(store: Store, tmp_path: Path) -> None:
     async def run() -> None:
-        house = House(store, tmp_path)
+        house = SmallDaemon(store, tmp_path)
         channel = Channel(house)  # type: ignore[arg-type]
         house.submit()
         assert (house.asked, channel.hub.is_awake) == (0, False)
@@ -110,9 +110,9 @@ def test_nobody_listens_and_nothing_is_asked(store: Store, tmp_path: Path) -> No
     asyncio.run(run())
 
 
-def test_a_store_that_cannot_be_read_ends_the_streams_and_the_next_one_finds_out(store: Store, tmp_path: Path) -> None:
+def test_an_unreadable_store_ends_the_streams_and_the_next_listener_retries(store: Store, tmp_path: Path) -> None:
     async def run() -> None:
-        house = House(store, tmp_path)
+        house = SmallDaemon(store, tmp_path)
         channel = Channel(house)  # type: ignore[arg-type]
         ear = await listen(channel)
 
@@ -129,9 +129,9 @@ def test_a_store_that_cannot_be_read_ends_the_streams_and_the_next_one_finds_out
     asyncio.run(run())
 
 
-def test_a_hello_is_a_place_to_go_on_from_only_if_nothing_before_it_is_missing(store: Store, tmp_path: Path) -> None:
+def test_the_first_message_has_an_event_number_only_if_no_event_is_missing(store: Store, tmp_path: Path) -> None:
     async def run() -> list[Heard]:
-        house = House(store, tmp_path)
+        house = SmallDaemon(store, tmp_path)
         channel = Channel(house)  # type: ignore[arg-type]
         house.submit(2)
         ears = [await listen(channel), await listen(channel, since=1), await listen(channel, since=9)]
@@ -145,7 +145,7 @@ def test_a_hello_is_a_place_to_go_on_from_only_if_nothing_before_it_is_missing(s
 
 
 @pytest.mark.parametrize(("listeners", "writes_a_second"), [(1, 10), (100, 10), (200, 5), (400, 2.5)])
-def test_the_more_listen_the_longer_is_gathered(listeners: int, writes_a_second: float) -> None:
-    """However many there are, not more than a thousand writes are made in a second."""
+def test_with_more_listeners_events_are_collected_longer(listeners: int, writes_a_second: float) -> None:
+    """However many there are, at most a thousand writes are made per second."""
     assert 1 / gather_s(listeners) == pytest.approx(writes_a_second)
     assert listeners / gather_s(listeners) <= 1000

@@ -1,4 +1,4 @@
-"""`GET /v1/events` of a real daemon: all that happens, from wherever one was cut off."""
+"""`GET /v1/events` of a real daemon: all events, from the point where a client was disconnected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from event_listener import Heard, Listener, ask, is_end
 
 
 def table(queue: Bench, since: int = 0) -> list[tuple[int, int, str]]:
-    """Return number, job and kind of all events that are kept."""
+    """Return number, job and kind of all stored events."""
     with contextlib.closing(sqlite3.connect(f"file:{paths.database(queue.home)}?mode=ro", uri=True)) as database:
         return database.execute("SELECT id, job, kind FROM events WHERE id > ? ORDER BY id", [since]).fetchall()
 
@@ -31,7 +31,7 @@ def newest(queue: Bench) -> int:
 
 @pytest.fixture
 def listen(queue: Bench) -> Iterator[type[Listener]]:
-    """Make listeners to the queue of this module, who leave at the end."""
+    """Open listeners to the queue of this module, and close them at the end."""
     with contextlib.ExitStack() as all_of_them:
 
         def begin(since: int | None = None, job: int | None = None) -> Listener:
@@ -42,7 +42,7 @@ def listen(queue: Bench) -> Iterator[type[Listener]]:
         yield begin  # type: ignore[misc]
 
 
-def test_a_stream_begins_with_the_queue_and_tells_a_job_to_its_end(queue: Bench, listen: type[Listener]) -> None:
+def test_a_stream_begins_with_the_queue_and_follows_a_job_to_its_end(queue: Bench, listen: type[Listener]) -> None:
     last = newest(queue)
     one = listen()
     assert one.head.startswith("HTTP/1.1 200 ")
@@ -61,7 +61,7 @@ def test_a_stream_begins_with_the_queue_and_tells_a_job_to_its_end(queue: Bench,
     assert one.jobs() == [row for row in table(queue, last) if row[0] <= (end.number or 0)]
 
 
-def test_devices_and_the_state_of_the_queue_are_told_when_they_change(queue: Bench, listen: type[Listener]) -> None:
+def test_changes_of_devices_and_of_the_queue_are_sent(queue: Bench, listen: type[Listener]) -> None:
     def is_drained(heard: Heard) -> bool:
         return heard.event == "gpus" and heard.data["gpus"][1]["state"] == "drained"
 
@@ -77,7 +77,7 @@ def test_devices_and_the_state_of_the_queue_are_told_when_they_change(queue: Ben
     one.until(lambda heard: heard.event == "counts" and not heard.data["queue"]["paused"])
 
 
-def test_two_hundred_listen_at_once_and_leave_nothing_behind(queue: Bench, listen: type[Listener]) -> None:
+def test_two_hundred_listeners_at_once_leave_nothing_behind(queue: Bench, listen: type[Listener]) -> None:
     files = Path("/proc", str(queue.pid()), "fd")
     before = len(os.listdir(files))
     crowd = [listen() for _ in range(200)]
@@ -91,7 +91,7 @@ def test_two_hundred_listen_at_once_and_leave_nothing_behind(queue: Bench, liste
     wait_for(lambda: len(os.listdir(files)), lambda now: now < before + 20)
 
 
-def test_a_stream_that_is_cut_again_and_again_tells_everything_once(queue: Bench, listen: type[Listener]) -> None:
+def test_a_stream_interrupted_repeatedly_delivers_every_event_once(queue: Bench, listen: type[Listener]) -> None:
     chance = random.Random(8)
     one = listen()
     since = start = one.next().data["last"]
@@ -113,8 +113,8 @@ def test_a_stream_that_is_cut_again_and_again_tells_everything_once(queue: Bench
     assert heard + one.jobs() == expected
 
 
-def test_a_stream_goes_on_at_the_next_daemon(bench: Bench) -> None:
-    """What it was not told, what happened while there was none, and what the next one found out."""
+def test_a_stream_continues_at_the_next_daemon(bench: Bench) -> None:
+    """With the events that it missed, those in between, and those the next daemon found out."""
     bench.start()
     with chores.closed(f"{bench.folder}/gate"):
         one = Listener(bench)
@@ -134,8 +134,8 @@ def test_a_stream_goes_on_at_the_next_daemon(bench: Bench) -> None:
     two.close()
 
 
-def test_the_end_of_the_daemon_ends_the_streams_properly(bench: Bench) -> None:
-    """By a last chunk, which is not sent when the daemon had to wait for them in vain."""
+def test_stopping_the_daemon_ends_the_streams_properly(bench: Bench) -> None:
+    """With a last chunk, which is not sent if the daemon waits for them in vain."""
     bench.start()
     all_of_them = [Listener(bench) for _ in range(5)]
     assert all(each.next().event == "hello" for each in all_of_them)
@@ -146,7 +146,7 @@ def test_the_end_of_the_daemon_ends_the_streams_properly(bench: Bench) -> None:
         each.close()
 
 
-def test_one_who_was_away_too_long_loads_anew(queue: Bench, listen: type[Listener]) -> None:
+def test_a_client_that_was_away_too_long_is_reset(queue: Bench, listen: type[Listener]) -> None:
     one = listen()
     old = one.next().data["last"]
     queue.add_many([{"command": "true"}] * (event_hub.HISTORY + 1), hold=True, gpus=0)
@@ -162,7 +162,7 @@ def test_one_who_was_away_too_long_loads_anew(queue: Bench, listen: type[Listene
     queue.client.post("/v1/jobs/actions", {"verb": "cancel", "select": ["held"]})
 
 
-def test_one_job_alone_is_told_however_long_ago_it_was(queue: Bench, listen: type[Listener]) -> None:
+def test_the_stream_of_one_job_reaches_back_without_a_limit(queue: Bench, listen: type[Listener]) -> None:
     job_id, other = queue.add_many([{"command": "true"}] * 2, hold=True, gpus=0)
     since = newest(queue)
     queue.add_many([{"command": "true"}] * (event_hub.HISTORY + 1), hold=True, gpus=0)
@@ -180,7 +180,7 @@ def test_one_job_alone_is_told_however_long_ago_it_was(queue: Bench, listen: typ
         queue.client.get("/v1/events", [("job", str(10**9))])
 
 
-def test_one_who_does_not_read_is_cut_off_and_comes_back(queue: Bench, listen: type[Listener]) -> None:
+def test_a_client_that_does_not_read_is_disconnected_and_can_reconnect(queue: Bench, listen: type[Listener]) -> None:
     slow, quick = listen(), listen()
     while not slow.is_cut():
         queue.add_many([{"command": "true"}] * 1000, hold=True, gpus=0)
@@ -197,17 +197,17 @@ def test_one_who_does_not_read_is_cut_off_and_comes_back(queue: Bench, listen: t
 
 
 @pytest.mark.parametrize("head", ["Last-Event-ID: seven", "Last-Event-ID: -1", "Last-Event-ID: 1e3"])
-def test_a_number_that_is_none_is_refused_by_name(queue: Bench, head: str) -> None:
+def test_an_invalid_number_is_refused_by_name(queue: Bench, head: str) -> None:
     assert b"Last-Event-ID expected the number of an event" in ask(queue, f"GET /v1/events HTTP/1.1\r\n{head}")
 
 
-def test_what_cannot_be_a_stream_is_refused(queue: Bench, listen: type[Listener]) -> None:
+def test_a_request_that_cannot_be_a_stream_is_refused(queue: Bench, listen: type[Listener]) -> None:
     assert b"expected HTTP/1.1" in ask(queue, "GET /v1/events HTTP/1.0")
     for query in ("job=0", "job=x", "jobs=1"):
         assert b" 400 " in ask(queue, f"GET /v1/events?{query} HTTP/1.1").partition(b"\r\n")[0]
 
 
-def test_there_is_a_bound_to_how_many_listen(bench: Bench) -> None:
+def test_the_number_of_listeners_is_limited(bench: Bench) -> None:
     bench.start()
     crowd = [Listener(bench) for _ in range(event_stream.MOST_STREAMS)]
     assert all(each.next().event == "hello" for each in crowd)

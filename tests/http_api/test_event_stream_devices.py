@@ -1,4 +1,4 @@
-"""Real devices, of a pretend driver, in the event stream and in the metrics."""
+"""Devices of a fake driver in the event stream and in the metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CARD = "gpu 0 uuid=GPU-aaaa bus=00000000:01:00.0"
 
 @pytest.fixture
 def seen(nvml: world.World, tmp_path: Path) -> Iterator[Bench]:
-    """A queue over one card that nobody uses."""
+    """Start a queue over one unused card."""
     nvml.is_now(CARD)
     made = Bench(tmp_path, "", **nvml.environ)
     made.start()
@@ -25,8 +25,8 @@ def seen(nvml: world.World, tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
-def test_what_somebody_does_to_a_card_is_told_to_who_listens(seen: Bench, nvml: world.World, stranger: int) -> None:
-    """Nobody asks for the devices, and no job runs: that somebody listens is reason enough to look."""
+def test_foreign_use_of_a_card_is_sent_to_listeners(seen: Bench, nvml: world.World, stranger: int) -> None:
+    """Nobody requests the devices and no job runs: a listener is reason enough to read them."""
 
     def is_foreign(heard: Heard) -> bool:
         return heard.event == "gpus" and heard.data["gpus"][0]["state"] == "foreign"

@@ -1,4 +1,4 @@
-"""`GET /v1/jobs/changes`: one question for the news of many jobs."""
+"""`GET /v1/jobs/changes`: one request for the changes of many jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def changes(queue: Bench, **query: object) -> Any:
     return queue.client.get("/v1/jobs/changes", [(name, str(value)) for name, value in query.items()])
 
 
-def test_one_question_tells_how_jobs_stand_and_from_where_to_listen(queue: Bench) -> None:
+def test_one_request_returns_the_states_and_a_cursor(queue: Bench) -> None:
     done, held = queue.add("true", gpus=0), queue.add("true", gpus=0, hold=True)
     queue.until(done)
     told = changes(queue, select=f"{done},{held},999")
@@ -30,8 +30,8 @@ def test_one_question_tells_how_jobs_stand_and_from_where_to_listen(queue: Bench
     assert news["cursor"] > told["cursor"]
 
 
-def test_whoever_listens_hears_of_an_end_when_it_comes(queue: Bench, tmp_path: Path) -> None:
-    """Also of a start, but that is no hurry; the number of an event means the same to the next daemon."""
+def test_a_long_poll_returns_when_a_job_ends(queue: Bench, tmp_path: Path) -> None:
+    """Also after a start, but that is less urgent; a cursor is valid at the next daemon too."""
     cursor = changes(queue, select="all")["cursor"]
     heard: list[Any] = []
     with chores.closed(f"{tmp_path}/gate"):
@@ -49,7 +49,7 @@ def test_whoever_listens_hears_of_an_end_when_it_comes(queue: Bench, tmp_path: P
     assert queue.until(job_id)["state"] == "done"
 
 
-def test_whoever_has_heard_of_nothing_yet_hears_of_all(queue: Bench) -> None:
+def test_a_cursor_of_zero_returns_all_jobs(queue: Bench) -> None:
     ids = queue.add_many([{"command": "true"}] * 3, hold=True, gpus=0)
     whole = changes(queue, since=0, wait_s=0)
     assert {*ids} <= {job["id"] for job in whole["jobs"]}

@@ -1,4 +1,4 @@
-"""`GET /v1/jobs` in pages and `GET /v1/jobs/index`: what people and the page ask of a list."""
+"""`GET /v1/jobs` in pages and `GET /v1/jobs/index`: what users and the page request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dibs.errors import NotFound, UserError
 
 @pytest.fixture(scope="module", autouse=True)
 def jobs(queue: Bench) -> list[int]:
-    """Thirty jobs: even ones held, the others done; every third in a project of its own, the last one tagged."""
+    """Thirty jobs: even ones held, the others done; every third in another project, the last one tagged."""
     ids = queue.add_many([{"command": f"true {n}", "name": f"n{n}", "hold": n % 2 == 0, "gpus": 0} for n in range(30)])
     for job_id in ids[1::2]:
         queue.until(job_id)
@@ -29,7 +29,7 @@ def ask(queue: Bench, path: str = "/v1/jobs", **query: object) -> Any:
     return queue.client.get(path, [(name, str(value)) for name, value in query.items()])
 
 
-def test_pages_follow_each_other_to_the_end(queue: Bench, jobs: list[int]) -> None:
+def test_pages_continue_to_the_end(queue: Bench, jobs: list[int]) -> None:
     found, cursor = [], ""
     while True:
         page = ask(queue, limit=7, **({"cursor": cursor} if cursor else {}))
@@ -48,7 +48,7 @@ def test_a_row_of_a_page_is_a_row_of_the_overview(queue: Bench, jobs: list[int])
     assert row == next(job for job in ask(queue)["jobs"] if job["id"] == jobs[-1])
 
 
-def test_filters_narrow_each_other(queue: Bench, jobs: list[int]) -> None:
+def test_filters_are_combined(queue: Bench, jobs: list[int]) -> None:
     def ids(**query: object) -> list[int]:
         return [job["id"] for job in ask(queue, **query)["jobs"]]
 
@@ -68,7 +68,7 @@ def test_filters_narrow_each_other(queue: Bench, jobs: list[int]) -> None:
     ]
 
 
-def test_an_index_has_every_id_of_a_list(queue: Bench, jobs: list[int]) -> None:
+def test_the_index_has_every_id_of_a_list(queue: Bench, jobs: list[int]) -> None:
     first, last = jobs[0], jobs[-1]
     assert ask(queue, "/v1/jobs/index") == {"total": 30, "ranges": f"{first}-{last}", "more": False}
     held = ask(queue, "/v1/jobs/index", state="held", select=f"{first}-{jobs[5]}")
@@ -92,7 +92,7 @@ def test_an_index_has_every_id_of_a_list(queue: Bench, jobs: list[int]) -> None:
         ({"select": "12x"}, "expected a job such as 12"),
     ],
 )
-def test_what_is_asked_wrongly_is_said_in_one_line(queue: Bench, query: dict[str, str], said: str) -> None:
+def test_an_invalid_request_is_a_one_line_error(queue: Bench, query: dict[str, str], said: str) -> None:
     with pytest.raises(UserError) as error:
         ask(queue, **query)
     assert error.value.line().startswith(said)
@@ -100,7 +100,7 @@ def test_what_is_asked_wrongly_is_said_in_one_line(queue: Bench, query: dict[str
 
 
 @pytest.mark.parametrize("name", ["since", "seen", "most", "minutes"])
-def test_a_number_larger_than_any_is_refused_by_every_route(queue: Bench, name: str) -> None:
+def test_a_number_that_is_too_large_is_refused_by_every_route(queue: Bench, name: str) -> None:
     paths = {
         "since": "/v1/jobs/changes",
         "seen": "/v1/jobs/wait",
@@ -134,7 +134,7 @@ def test_a_wait_that_is_no_number_of_seconds_ends_at_once(queue: Bench, jobs: li
     assert ask(queue, f"/v1/jobs/{jobs[0]}", until="started", wait_s="-1")["state"] == "held"
 
 
-def test_json_without_a_bottom_is_refused(queue: Bench) -> None:
+def test_deeply_nested_json_is_refused(queue: Bench) -> None:
     text = b"[" * 100_000
     head = (
         f"POST /v1/jobs HTTP/1.1\r\nHost: dibs\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
@@ -146,6 +146,6 @@ def test_json_without_a_bottom_is_refused(queue: Bench) -> None:
         assert sock.recv(12) == b"HTTP/1.1 400"
 
 
-def test_a_gpu_that_is_none_is_not_found(queue: Bench) -> None:
+def test_an_unknown_gpu_is_not_found(queue: Bench) -> None:
     with pytest.raises(NotFound, match="gpu expected an index or UUID"):
         ask(queue, gpu="9")

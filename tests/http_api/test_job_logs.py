@@ -1,4 +1,4 @@
-"""`GET /v1/jobs/ID/log`: ranges, the end, search and the index of lines, as whoever reads over HTTP asks for them."""
+"""`GET /v1/jobs/ID/log`: ranges, the tail, search and the index of lines."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def ask(queue: Bench, path: str, **headers: str) -> Answer:
 
 @pytest.fixture(scope="module")
 def log(queue: Bench) -> str:
-    """The address of the log of a job that has printed all that."""
+    """Return the address of the log of a job that printed all that."""
     (queue.folder / "body").write_bytes(BODY)
     job_id = queue.add(["cat", str(queue.folder / "body")], gpus=0)
     queue.until(job_id)
     return f"/v1/jobs/{job_id}/log"
 
 
-def test_a_log_is_plain_text_whatever_is_in_it(queue: Bench, log: str) -> None:
+def test_a_log_is_plain_text_whatever_it_contains(queue: Bench, log: str) -> None:
     whole = ask(queue, log)
     assert (whole.status, whole.body) == (200, BODY)
     assert whole.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -73,7 +73,7 @@ def test_a_log_is_plain_text_whatever_is_in_it(queue: Bench, log: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "first", "end"), [("0-9", 0, 10), ("100-", 100, None), ("-7", -7, None), ("5-99999999", 5, None)]
 )
-def test_a_range_is_answered_with_just_that(queue: Bench, log: str, wanted: str, first: int, end: int | None) -> None:
+def test_a_range_returns_exactly_those_bytes(queue: Bench, log: str, wanted: str, first: int, end: int | None) -> None:
     part = ask(queue, log, Range=f"bytes={wanted}")
     expected = BODY[first:end]
     begin = BODY.index(expected)
@@ -81,13 +81,13 @@ def test_a_range_is_answered_with_just_that(queue: Bench, log: str, wanted: str,
     assert part.headers["Content-Range"] == f"bytes {begin}-{begin + len(expected) - 1}/{len(BODY)}"
 
 
-def test_a_range_beyond_the_end_says_how_long_the_log_is(queue: Bench, log: str) -> None:
+def test_a_range_beyond_the_end_returns_the_length_of_the_log(queue: Bench, log: str) -> None:
     beyond = ask(queue, log, Range=f"bytes={len(BODY)}-")
     assert (beyond.status, beyond.body) == (416, b"")
     assert beyond.headers["Content-Range"] == f"bytes */{len(BODY)}"
 
 
-def test_a_tail_says_where_it_begins(queue: Bench, log: str) -> None:
+def test_a_tail_returns_its_offset(queue: Bench, log: str) -> None:
     tail = ask(queue, f"{log}?tail=2")
     assert tail.body == BODY[BODY.index(b"Fehler") :]
     assert tail.headers["Dibs-Log-From"] == str(BODY.index(b"Fehler"))
@@ -95,7 +95,7 @@ def test_a_tail_says_where_it_begins(queue: Bench, log: str) -> None:
     assert ask(queue, f"{log}?tail=99999").body == BODY
 
 
-def test_a_search_says_where_a_line_begins(queue: Bench, log: str) -> None:
+def test_a_search_returns_the_offset_of_each_line(queue: Bench, log: str) -> None:
     told = ask(queue, f"{log}/search?text=NA%C3%8FVE").json()
     assert told["matches"] == [
         {"offset": BODY.index(b"Fehler"), "line": 2500, "text": "Fehler: naïve\x1b[31m"},
@@ -115,7 +115,7 @@ def test_lines_are_found_by_the_index(queue: Bench, log: str) -> None:
     assert (told["next"], told["every"], told["traceback"]) == (None, 1000, None)
 
 
-def test_a_log_that_is_not_there_yet_is_empty(queue: Bench) -> None:
+def test_a_missing_log_is_empty(queue: Bench) -> None:
     address = f"/v1/jobs/{queue.add('true', hold=True, gpus=0)}/log"
     assert ask(queue, address).body == b""
     assert ask(queue, f"{address}/search?text=x").json() == {"matches": [], "next": None, "size": 0}
@@ -123,7 +123,7 @@ def test_a_log_that_is_not_there_yet_is_empty(queue: Bench) -> None:
     assert ask(queue, address, Range="bytes=0-").status == 416
 
 
-def test_every_attempt_and_stream_has_its_own(queue: Bench, tmp_path: Path) -> None:
+def test_every_attempt_and_stream_has_a_separate_log(queue: Bench, tmp_path: Path) -> None:
     job_id = queue.add("echo $DIBS_ATTEMPT; echo wrong >&2; false", gpus=0, stderr=f"{tmp_path}/err{{attempt}}")
     queue.until(job_id)
     queue.retry(job_id)
@@ -151,13 +151,13 @@ def test_every_attempt_and_stream_has_its_own(queue: Bench, tmp_path: Path) -> N
         ("/lines?from=-1", 400),
     ],
 )
-def test_what_is_asked_wrongly_is_refused(queue: Bench, log: str, query: str, status: int) -> None:
+def test_an_invalid_request_is_refused(queue: Bench, log: str, query: str, status: int) -> None:
     answer = ask(queue, log + query)
     assert answer.status == status
     assert set(answer.json()["error"]) == {"kind", "message", "hint"}
 
 
-def test_a_pipe_as_output_keeps_nobody_waiting(queue: Bench, tmp_path: Path) -> None:
+def test_a_pipe_as_output_does_not_block(queue: Bench, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     job_id = queue.add("true", hold=True, gpus=0, output=str(tmp_path / "fifo"))
     for what in ("", "?tail=3", "/search?text=x", "/lines"):
@@ -165,7 +165,7 @@ def test_a_pipe_as_output_keeps_nobody_waiting(queue: Bench, tmp_path: Path) -> 
 
 
 def test_a_log_of_gigabytes_is_streamed(queue: Bench, tmp_path: Path) -> None:
-    """A reader who takes a little of it and leaves costs a little; the daemon goes on."""
+    """A client that reads a little and disconnects costs little; the daemon continues."""
     with open(tmp_path / "huge", "wb") as file:
         file.truncate(5 * 1024**3)
     job_id = queue.add("true", hold=True, gpus=0, output=str(tmp_path / "huge"))
@@ -180,7 +180,7 @@ def test_a_log_of_gigabytes_is_streamed(queue: Bench, tmp_path: Path) -> None:
 
 
 @given(size=some.integers(0, 50), first=some.integers(0, 60), last=some.integers(0, 60) | some.none())
-def test_a_range_means_what_http_says(size: int, first: int, last: int | None) -> None:
+def test_a_range_is_parsed_as_http_defines(size: int, first: int, last: int | None) -> None:
     body = bytes(range(size))
     found = job_logs.stretch(f"bytes={first}-{'' if last is None else last}", size)
     if last is not None and last < first:
@@ -192,5 +192,5 @@ def test_a_range_means_what_http_says(size: int, first: int, last: int | None) -
 
 
 @pytest.mark.parametrize("header", ["", "bytes", "bytes=-", "bytes=1-2,4-5", "lines=1-2", "bytes=a-b", "bytes=--1"])
-def test_a_range_that_cannot_be_read_counts_as_none(header: str) -> None:
+def test_an_invalid_range_is_ignored(header: str) -> None:
     assert job_logs.stretch(header, 10) is None

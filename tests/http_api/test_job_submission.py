@@ -1,4 +1,4 @@
-"""What `add` and `run` accept: scripts and their lines, arrays, warnings, templates, rehearsals, hints."""
+"""What `add` and `run` accept: scripts and their options, arrays, warnings, templates, dry runs, hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from terminal import Terminal
 
 
 def write(bench: Bench, name: str, text: str) -> Path:
-    """Write a script that is not executable into the folder where people stand."""
+    """Write a script that is not executable into the working folder."""
     path = bench.folder / name
     path.write_text(text)
     path.chmod(0o644)
@@ -26,14 +26,14 @@ def write(bench: Bench, name: str, text: str) -> Path:
 
 
 def add(bench: Bench, *words: str, says: str = "", **kwargs: Any) -> list[int]:
-    """Queue from the command line, which says this on stderr and nothing else; return the ids."""
+    """Submit from the command line, which prints exactly this on stderr; return the ids."""
     done = bench.cli("add", *words, **kwargs)
     assert (done.returncode, done.stderr) == (0, f"dibs: {says}\n" if says else "")
     return [int(line) for line in done.stdout.split()]
 
 
 def refused(bench: Bench, *words: str, **kwargs: Any) -> str:
-    """Return the one line that a command line is refused with; nothing is queued."""
+    """Return the one line with which a command line is refused; nothing is queued."""
     done = bench.cli(*words, **kwargs)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("dibs: ")
@@ -43,7 +43,7 @@ def refused(bench: Bench, *words: str, **kwargs: Any) -> str:
 
 
 def output(bench: Bench, job_id: int) -> str:
-    """Return all that a job printed."""
+    """Return everything a job printed."""
     assert bench.until(job_id)["state"] == "done", bench.log(job_id)
     return bench.log(job_id)
 
@@ -52,7 +52,7 @@ def output(bench: Bench, job_id: int) -> str:
 
 
 def test_a_script_runs_as_it_was_at_submit(bench: Bench) -> None:
-    """Also when the file is changed or gone by then, and again at a retry by another daemon."""
+    """Even if the file is changed or deleted by then, and also at a retry by another daemon."""
     file = write(bench, "train.sh", "#!/bin/sh\necho first $#: $1,$2\n")
     (job_id,) = add(bench, "--hold", "--script", "train.sh", "--", "--lr", "a b")
     file.write_text("echo second\n")
@@ -66,7 +66,7 @@ def test_a_script_runs_as_it_was_at_submit(bench: Bench) -> None:
     assert bench.job(job_id)["attempt"] == 2
 
 
-def test_a_script_is_for_its_owner_alone_and_knows_its_name(bench: Bench) -> None:
+def test_a_script_is_private_and_knows_its_name(bench: Bench) -> None:
     write(bench, "train.sh", 'ls -l "$0"; echo "$DIBS_SCRIPT"\n')
     (job_id,) = add(bench, "--script", "train.sh")
     mode, path = output(bench, job_id).split("\n")[:2]
@@ -78,7 +78,7 @@ def test_a_script_is_for_its_owner_alone_and_knows_its_name(bench: Bench) -> Non
     assert (job["script"], job["command"], job["name"]) == ("train.sh", "train.sh", "train.sh")
 
 
-def test_a_python_script_is_run_by_python_and_finds_what_lies_beside_it(bench: Bench) -> None:
+def test_a_python_script_is_run_by_python_and_can_import_its_neighbours(bench: Bench) -> None:
     (bench.folder / "lib").mkdir()
     write(bench, "lib/beside.py", "WORD = 'found'\n")
     write(bench, "lib/train.py", "#!/usr/bin/env python3\nimport sys, beside\nprint(beside.WORD, sys.argv[1:])\n")
@@ -88,7 +88,7 @@ def test_a_python_script_is_run_by_python_and_finds_what_lies_beside_it(bench: B
 
 @pytest.mark.parametrize("word", ["train.sh", "./train.sh"])
 @pytest.mark.parametrize("text", ["#!/bin/sh\necho hi\n", "#DIBS -g 0\necho hi\n", "#SBATCH -J x\necho hi\n"])
-def test_a_single_file_that_says_so_is_a_script(bench: Bench, word: str, text: str) -> None:
+def test_a_single_file_with_a_shebang_or_options_is_a_script(bench: Bench, word: str, text: str) -> None:
     write(bench, "train.sh", text)
     (job_id,) = add(bench, "A=1", word)
     assert output(bench, job_id) == "hi\n"
@@ -96,14 +96,14 @@ def test_a_single_file_that_says_so_is_a_script(bench: Bench, word: str, text: s
     assert bench.job(job_id)["env"]["A"] == "1"
 
 
-def test_a_program_by_that_name_is_not_shadowed_by_a_file(bench: Bench) -> None:
+def test_a_file_does_not_shadow_a_program_of_the_same_name(bench: Bench) -> None:
     write(bench, "true", "#!/bin/sh\nexit 3\n")
     (job_id,) = add(bench, "true")
     assert bench.until(job_id)["state"] == "done"
     assert bench.job(job_id)["script"] is None
 
 
-def test_a_script_may_come_from_stdin(bench: Bench) -> None:
+def test_a_script_can_be_read_from_stdin(bench: Bench) -> None:
     (job_id,) = add(bench, "--script", "-", "a", "b", input="echo $2 $1\n")
     assert output(bench, job_id) == "b a\n"
 
@@ -128,7 +128,7 @@ def test_a_script_for_slurm_runs_with_slurms_units_names_and_variables(bench: Be
     assert (job["tags"], job["log"]) == (["lab"], f"{bench.folder}/out/vit-{job_id}.log")
 
 
-def test_the_command_line_wins_over_the_lines_and_ours_over_slurms(bench: Bench) -> None:
+def test_the_command_line_overrides_script_options_and_dibs_lines_override_sbatch(bench: Bench) -> None:
     write(bench, "x.sh", "#DIBS -g 1 -e A=1 -e B=1 --tag a\n#SBATCH --gres=gpu:3 --time=5 -J slurm\ntrue\n")
     (job_id,) = add(bench, "-n", "typed", "-e", "B=2", "--tag", "b", "x.sh")
     job = bench.job(job_id)
@@ -138,7 +138,7 @@ def test_the_command_line_wins_over_the_lines_and_ours_over_slurms(bench: Bench)
     assert bench.job(job_id)["request"]["gpu_ids"] == ["FAKE-0", "FAKE-2"]
 
 
-def test_a_warning_without_a_limit_is_left_to_the_cluster(bench: Bench) -> None:
+def test_an_sbatch_warning_without_a_limit_is_ignored(bench: Bench) -> None:
     write(bench, "x.sh", "#SBATCH --signal=B:USR1@90\ntrue\n")
     (job_id,) = add(bench, "x.sh", says="x.sh: not honoured here: --signal without --time")
     assert bench.job(job_id)["warn"] is None
@@ -170,37 +170,37 @@ def test_a_script_that_cannot_be_queued_is_refused(bench: Bench, text: str, says
     assert says in refused(bench, "add", "--script", "x.sh")
 
 
-def test_a_script_that_cannot_be_read_is_refused(bench: Bench) -> None:
+def test_an_unreadable_script_is_refused(bench: Bench) -> None:
     assert "--script cannot read nowhere.sh: No such file or directory." in refused(
         bench, "add", "--script", "nowhere.sh"
     )
     assert "--script cannot read .: Is a directory." in refused(bench, "add", "--script", ".")
 
 
-def test_a_file_that_is_no_program_is_offered_as_a_script(bench: Bench) -> None:
+def test_a_file_that_is_no_program_gives_the_hint_to_use_script(bench: Bench) -> None:
     write(bench, "train.py", "print()\n")
     assert "Queue its text: dibs add --script train.py -- ARGUMENTS" in refused(bench, "add", "train.py", "x")
     assert "Queue its text: dibs run --script ./train.py\n" in refused(bench, "run", "./train.py")
 
 
-def test_a_script_that_runs_as_a_program_is_said_to_lose_its_lines(bench: Bench) -> None:
+def test_an_executable_script_gives_a_warning_that_its_option_lines_are_ignored(bench: Bench) -> None:
     write(bench, "x.sh", SLURM).chmod(0o755)
     says = "./x.sh runs as a program: its #DIBS and #SBATCH lines count with dibs add --script ./x.sh"
     (job_id,) = add(bench, "./x.sh", "a", says=says)
     assert bench.job(job_id)["script"] is None
 
 
-def test_a_job_that_queues_another_does_not_hand_on_its_number(bench: Bench) -> None:
+def test_a_job_submitted_inside_a_job_does_not_inherit_its_array_index(bench: Bench) -> None:
     bench.start()
     environ = {"DIBS_JOB_ID": "5", "SLURM_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}
     (job_id,) = add(bench, "echo ${SLURM_ARRAY_TASK_ID-none}", environ=environ)
     assert output(bench, job_id) == "none\n"
-    # That of a real cluster is a variable like any other.
+    # The variable of a real cluster is kept.
     (job_id,) = add(bench, "echo ${SLURM_ARRAY_TASK_ID-none}", environ=environ | {"DIBS_JOB_ID": "6"})
     assert output(bench, job_id) == "3\n"
 
 
-def test_run_stays_with_one_script(bench: Bench) -> None:
+def test_run_accepts_one_script_only(bench: Bench) -> None:
     write(bench, "x.sh", "#!/bin/sh\necho ran; exit 3\n")
     done = bench.cli("run", "x.sh")
     assert (done.returncode, done.stdout) == (3, "ran\n")
@@ -213,7 +213,7 @@ def test_run_stays_with_one_script(bench: Bench) -> None:
 # -- many jobs --
 
 
-def test_an_array_is_one_job_a_number(bench: Bench) -> None:
+def test_an_array_is_one_job_per_index(bench: Bench) -> None:
     ids = add(
         bench, "-g0", "--array", "1,3-5:2", "echo $DIBS_INDEX $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_JOB_ID $SLURM_JOB_ID"
     )
@@ -221,7 +221,7 @@ def test_an_array_is_one_job_a_number(bench: Bench) -> None:
     assert [bench.job(n)["index"] for n in ids] == [1, 3, 5]
 
 
-def test_an_array_may_say_how_many_at_once(bench: Bench) -> None:
+def test_an_array_may_limit_how_many_run_at_once(bench: Bench) -> None:
     shown = json.loads(bench.cli("add", "--dry-run", "--json", "--array", "0-9%4", "true").stdout)
     assert (len(shown["jobs"]), shown["at_once"]) == (10, 4)
     shown = json.loads(bench.cli("add", "--dry-run", "--json", "-j", "2", "--array", "0-9%4", "true").stdout)
@@ -231,7 +231,7 @@ def test_an_array_may_say_how_many_at_once(bench: Bench) -> None:
     assert [bench.job(n)["state"] for n in ids[1:]] == ["queued", "queued"]
 
 
-def test_repeated_jobs_are_equal_but_for_their_number(bench: Bench) -> None:
+def test_repeated_jobs_are_equal_except_for_their_number(bench: Bench) -> None:
     ids = add(bench, "-g0", "--repeat", "2", "-o", "{index}.txt", "echo $DIBS_INDEX ${SLURM_JOB_ID-none}")
     assert [output(bench, n) for n in ids] == ["0 none\n", "1 none\n"]
     assert (bench.folder / "1.txt").read_text() == "1 none\n"
@@ -253,7 +253,7 @@ def test_repeated_jobs_are_equal_but_for_their_number(bench: Bench) -> None:
         ({"times": 2}, "expected an object with jobs or commands"),
     ],
 )
-def test_the_wire_refuses_it_too(bench: Bench, more: dict[str, Any], says: str) -> None:
+def test_the_api_refuses_an_invalid_array_too(bench: Bench, more: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         bench.client.post("/v1/jobs", {"jobs": [{"command": "true", "cwd": "/"}], **more})
     assert bench.client.get("/v1/jobs")["jobs"] == []
@@ -277,13 +277,13 @@ def test_the_wire_refuses_it_too(bench: Bench, more: dict[str, Any], says: str) 
         ({"command": "x", "colour": 1}, "the request: object contains unknown field `colour`."),
     ],
 )
-def test_the_wire_refuses_a_job_that_makes_no_sense(bench: Bench, job: dict[str, Any], says: str) -> None:
+def test_the_api_refuses_an_invalid_job(bench: Bench, job: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=re.escape(says)):
         bench.client.post("/v1/jobs", {"cwd": "/", **job})
     assert bench.client.get("/v1/jobs")["jobs"] == []
 
 
-def test_an_error_repeats_no_more_of_a_value_than_people_read(bench: Bench) -> None:
+def test_an_error_message_truncates_long_values(bench: Bench) -> None:
     with pytest.raises(UserError) as caught:
         bench.client.post("/v1/jobs", {"command": "x", "visible": "x" * 1_000_000})
     assert caught.value.message.startswith("--visible expected uuid or index")
@@ -293,13 +293,13 @@ def test_an_error_repeats_no_more_of_a_value_than_people_read(bench: Bench) -> N
 # -- single options --
 
 
-def test_wait_tree_lets_a_job_last_as_long_as_its_children(bench: Bench) -> None:
+def test_with_wait_tree_a_job_lasts_as_long_as_its_children(bench: Bench) -> None:
     gate = bench.folder / "gate"
     os.mkfifo(gate)
     (job_id,) = add(bench, "-g0", "--wait-tree", f"(cat {gate} > late) & exit 0")
     pid = bench.until(job_id, "started")["pid"]
     wait_for(lambda: processes.look(pid) is None)
-    # Another job that leaves something running has been seen to since; this one would have been before it.
+    # Another job that leaves something running has ended since; this one would have ended before it.
     (other,) = add(bench, "-g0", "sleep 1000 & exit 0")
     assert bench.until(other)["state"] == "done"
     assert bench.job(job_id)["state"] == "running"
@@ -309,7 +309,7 @@ def test_wait_tree_lets_a_job_last_as_long_as_its_children(bench: Bench) -> None
     assert bench.job(job_id)["wait_tree"] is True
 
 
-def test_a_comment_is_kept_shown_edited_and_unset(bench: Bench) -> None:
+def test_a_comment_is_stored_shown_edited_and_removed(bench: Bench) -> None:
     (job_id,) = add(bench, "--hold", "--comment", "warm start \x1b[31mred", "true")
     assert bench.job(job_id)["comment"] == "warm start \x1b[31mred"
     assert "--comment" in bench.job(job_id)["cli"]
@@ -324,7 +324,7 @@ def test_a_comment_is_kept_shown_edited_and_unset(bench: Bench) -> None:
     assert not re.search(r"^ *comment ", bench.cli("show", str(job_id)).stdout, re.MULTILINE)
 
 
-def test_a_comment_over_http(bench: Bench) -> None:
+def test_a_comment_can_be_set_over_http(bench: Bench) -> None:
     (job_id,) = bench.client.post("/v1/jobs", {"command": "true", "hold": True, "comment": "from a program"})["ids"]
     assert bench.job(job_id)["comment"] == "from a program"
     for wrong in ("x" * 4097, "", 7, "\0"):
@@ -333,18 +333,18 @@ def test_a_comment_over_http(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("comment", ["", "x" * 4097, "\udcff"])
-def test_a_comment_that_cannot_be_kept_is_refused(bench: Bench, comment: str) -> None:
+def test_an_invalid_comment_is_refused(bench: Bench, comment: str) -> None:
     assert "comment" in refused(bench, "add", "--comment", comment, "true")
 
 
-def test_metrics_and_warnings_are_kept(bench: Bench) -> None:
+def test_metrics_and_warnings_are_stored(bench: Bench) -> None:
     (job_id,) = add(bench, "--metric", "loss=loss: ([0-9.]+)", "--signal", "usr1@90s", "-t", "1h", "true")
     job = bench.job(job_id)
     assert (job["metric"], job["warn"]) == ({"loss": "loss: ([0-9.]+)"}, {"signal": "USR1", "before_s": 90})
 
 
 def test_a_warning_reaches_the_program_inside_a_shell(bench: Bench) -> None:
-    """The shell around it, which would die of the signal, does not get it."""
+    """The shell around it, which the signal would end, does not get it."""
     program = (
         "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit('saved'))\nwhile True: signal.pause()"
     )
@@ -353,7 +353,7 @@ def test_a_warning_reaches_the_program_inside_a_shell(bench: Bench) -> None:
     assert output(bench, job_id) == "saved\nthen 1\n"
 
 
-def test_output_templates_make_folders_when_the_job_starts(bench: Bench) -> None:
+def test_output_templates_create_folders_when_the_job_starts(bench: Bench) -> None:
     (job_id,) = add(bench, "--hold", "-n", "a/b", "-o", "out/{{x}}/{project}-{name}-{id:03}-{attempt}", "echo hi")
     assert not (bench.folder / "out").exists()
     bench.client.post("/v1/jobs/actions", {"verb": "unhold", "select": [str(job_id)]})
@@ -361,7 +361,7 @@ def test_output_templates_make_folders_when_the_job_starts(bench: Bench) -> None
     assert (bench.folder / f"out/{{x}}/default-a_b-{job_id:03}-1").read_text() == "hi\n"
 
 
-def test_spellings_of_slurm_and_pueue(bench: Bench) -> None:
+def test_options_of_slurm_and_pueue_are_accepted(bench: Bench) -> None:
     (job_id,) = add(
         bench,
         *("--gres", "gpu:2", "-c", "2", "-l", "foo", "-D", "/tmp", "--group", "lab", "--stashed", "--wrap", "a | b"),
@@ -374,10 +374,10 @@ def test_spellings_of_slurm_and_pueue(bench: Bench) -> None:
     assert bench.job(job_id)["begin_at"] is not None
 
 
-# -- rehearsals --
+# -- dry runs --
 
 
-def test_a_rehearsal_shows_what_would_be_queued_and_changes_nothing(bench: Bench) -> None:
+def test_a_dry_run_shows_what_would_be_queued_and_changes_nothing(bench: Bench) -> None:
     done = bench.cli("add", "--dry-run", "-g", "2", "-e", "A=1", "-e", "API_KEY=x", "-t", "1h", "echo a | cat")
     assert (done.returncode, done.stderr) == (0, "")
     first, *facts = done.stdout.splitlines()
@@ -401,7 +401,7 @@ def test_a_rehearsal_shows_what_would_be_queued_and_changes_nothing(bench: Bench
     assert add(bench, "true") == [1]
 
 
-def test_a_rehearsal_tells_where_it_would_start(bench: Bench) -> None:
+def test_a_dry_run_shows_where_the_job_would_start(bench: Bench) -> None:
     bench.until(bench.add("sleep 600", gpus=2), "started")
     told = [bench.client.post("/v1/jobs?dry_run=1", {"command": "true", "gpus": gpus}) for gpus in (2, 0, 3)]
     assert told[0]["expected_start"]["gpu_ids"] == ["FAKE-2", "FAKE-3"]
@@ -411,7 +411,7 @@ def test_a_rehearsal_tells_where_it_would_start(bench: Bench) -> None:
     assert "starts   now\n" in bench.cli("add", "--dry-run", "-g", "0", "true").stdout
 
 
-def test_a_rehearsal_tells_one_moment_when_there_is_but_one(bench: Bench) -> None:
+def test_a_dry_run_shows_a_single_time_if_the_range_is_one(bench: Bench) -> None:
     done = bench.cli("add", "--dry-run", "--begin", "2099-01-01T00:00:00Z", "true")
     assert "starts   at 2099-01-01T00:00:00.000Z, on GPU 0\n" in done.stdout
     with Terminal(bench, "add", "--dry-run", "true") as person:
@@ -419,13 +419,13 @@ def test_a_rehearsal_tells_one_moment_when_there_is_but_one(bench: Bench) -> Non
     assert re.search(r"starts \S*  now, on GPU 0\r\n", shown)
 
 
-def test_a_rehearsal_refuses_what_a_submission_would(bench: Bench) -> None:
+def test_a_dry_run_refuses_what_a_submission_would(bench: Bench) -> None:
     assert bench.cli("add", "--dry-run", "-g", "9", "true").returncode == 69
     assert bench.cli("add", "--dry-run", "-a", "7", "true").returncode == 3
     assert "command not found: no-such-program" in refused(bench, "add", "--dry-run", "no-such-program")
 
 
-def test_a_rehearsal_of_many_shows_the_first_of_them(bench: Bench) -> None:
+def test_a_dry_run_of_many_jobs_shows_the_first_ones(bench: Bench) -> None:
     done = bench.cli("add", "--dry-run", "--array", "0-11%3", "true")
     assert done.stdout.startswith("12 jobs would be queued; nothing was.\n")
     assert "at once" in done.stdout
@@ -435,7 +435,7 @@ def test_a_rehearsal_of_many_shows_the_first_of_them(bench: Bench) -> None:
     assert shown["jobs"][0]["runs"] == ["true"]
 
 
-def test_a_rehearsal_says_when_nobody_knows_the_start(bench: Bench) -> None:
+def test_a_dry_run_says_when_the_start_is_unknown(bench: Bench) -> None:
     assert "starts   unknown: it would be held" in bench.cli("add", "--dry-run", "--hold", "true").stdout
     (job_id,) = add(bench, "-g", "4", "sleep", "1000")
     bench.until(job_id, "started")
@@ -454,11 +454,11 @@ def test_a_rehearsal_says_when_nobody_knows_the_start(bench: Bench) -> None:
         (["-a", "1", "2", "--", "true"], "several jobs are named with commas: --after 1,2"),
     ],
 )
-def test_a_first_word_that_is_no_program_gets_a_hint(bench: Bench, words: list[str], says: str) -> None:
+def test_an_unknown_program_gives_a_hint(bench: Bench, words: list[str], says: str) -> None:
     assert says in refused(bench, "add", *words)
 
 
-def test_a_program_that_is_a_slip_away_is_named(bench: Bench, tmp_path: Path) -> None:
+def test_a_mistyped_program_name_gets_a_suggestion(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "trainer").symlink_to("/bin/true")
     (tmp_path / "trayner").write_text("not a program")
     says = 'command not found: triner; did you mean trainer? Quote a command that needs a shell: dibs add "triner ..."'
@@ -466,13 +466,13 @@ def test_a_program_that_is_a_slip_away_is_named(bench: Bench, tmp_path: Path) ->
     assert "did you mean" not in refused(bench, "add", "-e", f"PATH={tmp_path}", "trayne")
 
 
-def test_a_shell_without_a_keyboard_is_pointed_to_a_lease(bench: Bench) -> None:
+def test_an_interactive_shell_gives_the_hint_to_use_a_lease(bench: Bench) -> None:
     done = bench.cli("run", "bash")
     assert done.returncode == 0
     assert done.stderr == "dibs: a job has no keyboard: bash will end at once. To type into it: dibs lease bash\n"
 
 
-def test_devices_chosen_in_the_shell_are_told_once(bench: Bench) -> None:
+def test_a_cuda_visible_devices_of_the_shell_is_mentioned_once(bench: Bench) -> None:
     chosen = {"CUDA_VISIBLE_DEVICES": "3"}
     says = "CUDA_VISIBLE_DEVICES=3 is set here, but jobs do not see it: dibs chooses their GPUs (--gpu-ids, --prefer)"
     add(bench, "true", environ=chosen, says=says)

@@ -1,4 +1,4 @@
-"""`GET /metrics` of a real daemon, read as Prometheus reads it."""
+"""`GET /metrics` of a real daemon, read as Prometheus does."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def metrics(queue: Bench) -> dict[str, Read]:
 
 
 def value(found: dict[str, Read], family: str, /, **labels: str) -> float:
-    """Return the one number of a name that has these labels."""
+    """Return the value of a metric with these labels."""
     [told] = [one for (_, have), one in found[family].samples.items() if labels.items() <= dict(have).items()]
     return told
 
 
 def _counted(found: dict[str, Read]) -> tuple[float, float]:
-    """Return how many attempts ended, and how many jobs began."""
+    """Return how many attempts ended, and how many jobs started."""
     ended = sum(found.get("dibs_attempts_ended_total", Read("")).samples.values())
     return ended, found["dibs_wait_seconds"].samples["dibs_wait_seconds_count", ()]
 
 
-def test_the_queue_the_devices_and_the_daemon_are_told_in_numbers(bench: Bench) -> None:
+def test_queue_devices_and_daemon_have_metrics(bench: Bench) -> None:
     bench.start()
     bench.until(bench.add("true", gpus=1))
     bench.until(bench.add("exit 3", gpus=1))
     running = bench.long_job(gpus=2)
     bench.add("true", gpus=0, hold=True)
-    # What a turn brought is counted after those who waited for it were told.
+    # A turn is counted after the clients that waited for it were answered.
     found = wait_for(lambda: metrics(bench), lambda now: _counted(now) == (2, 3))
     assert value(found, "dibs_jobs", state="held") == 1
     assert value(found, "dibs_jobs", state="running") == 1
@@ -64,13 +64,13 @@ def test_the_queue_the_devices_and_the_daemon_are_told_in_numbers(bench: Bench) 
     assert not missing
 
 
-def test_the_page_names_every_number_of_a_device() -> None:
+def test_the_documentation_names_every_metric_of_a_device() -> None:
     """Also those that pretend GPUs do not have."""
     page = PAGE.read_text()
     assert not [name for name, *_ in metrics_route.DEVICE_NUMBERS if f"`dibs_gpu_{name}`" not in page]
 
 
-def test_the_page_names_nothing_that_is_not_there(queue: Bench) -> None:
+def test_the_documentation_names_only_existing_metrics(queue: Bench) -> None:
     told = {*metrics(queue), *(f"dibs_gpu_{name}" for name, *_ in metrics_route.DEVICE_NUMBERS)}
     only_sometimes = {"dibs_attempts_ended_total", "dibs_gpu_look_age_seconds"}
     named = set(re.findall(r"`((?:dibs|process)_\w+)`", PAGE.read_text()))
@@ -78,5 +78,5 @@ def test_the_page_names_nothing_that_is_not_there(queue: Bench) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_it_can_only_be_read(queue: Bench, method: str) -> None:
+def test_only_reading_is_allowed(queue: Bench, method: str) -> None:
     assert b" 405 " in ask(queue, f"{method} /metrics HTTP/1.1").partition(b"\r\n")[0]

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: read back by a small reader of the text format, whatever devices are called."""
+"""The Prometheus text format: read back by a small parser, whatever devices are called."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_hostile_name_stays_the_value_of_its_label(name: str) -> None:
 
 
 @given(st.dictionaries(st.text(), st.floats(), max_size=5), st.text())
-def test_whatever_is_told_is_read_back(values: dict[str, float], about: str) -> None:
+def test_every_metric_can_be_read_back(values: dict[str, float], about: str) -> None:
     made = gauge("x", about, *(Sample(value, {"name": name}) for name, value in values.items()))
     if not values:
         assert made == ""
@@ -39,7 +39,7 @@ def test_whatever_is_told_is_read_back(values: dict[str, float], about: str) -> 
     assert all(read[name] == value or (math.isnan(value) and math.isnan(read[name])) for name, value in told.items())
 
 
-def test_a_histogram_counts_upwards_and_ends_with_all() -> None:
+def test_histogram_buckets_are_cumulative_and_end_with_the_total() -> None:
     counted = Histogram((0.1, 1.0))
     for value in (0.05, 0.1, 0.5, 1.5, 7.0):
         counted.add(value)
@@ -53,10 +53,10 @@ def test_a_histogram_counts_upwards_and_ends_with_all() -> None:
     ("value", "told"),
     [(True, "1"), (0.0, "0"), (-0.5, "-0.5"), (2**40, "1099511627776"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
 )
-def test_numbers_are_written_as_the_format_wants_them(value: float, told: str) -> None:
+def test_numbers_are_formatted_as_the_format_requires(value: float, told: str) -> None:
     assert metrics_text.number(value) == told
 
 
-def test_a_name_without_numbers_is_left_out() -> None:
+def test_a_metric_without_values_is_left_out() -> None:
     assert gauge("a", "A.") == ""
     assert counter("b_total", "B.", Sample(1)).startswith("# HELP b_total B.\n")

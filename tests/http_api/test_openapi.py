@@ -1,4 +1,4 @@
-"""The OpenAPI document: it is valid, has every route, and a daemon answers as it says, whatever it is asked.
+"""The OpenAPI document: it is valid, has every route, and a daemon answers as documented, whatever the request.
 
 Schemathesis makes requests from the document, with a fixed seed, over TCP with a token as a browser would.
 """
@@ -29,9 +29,9 @@ from dibs.http_api import openapi
 from dibs.http_api.routes import ROUTES
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(openapi.document(ROUTES)))
-#: What ends the daemon, or our way to it: each is asked of a daemon of its own, which is started anew.
+#: Requests that end the daemon or our access: each gets a separate daemon, which is started anew.
 ENDING = {"/v1/daemon/stop", "/v1/session/rotate", "/v1/web", "/v1/doctor"}
-#: What never ends by itself: only its beginning is looked at.
+#: Routes that never end by themselves: only the beginning is checked.
 ENDLESS = "/v1/events"
 CHECKS = [
     checks.not_a_server_error,
@@ -60,7 +60,7 @@ def test_the_document_has_every_route_but_those_of_the_page() -> None:
     assert {*ENDING, ENDLESS} <= DOCUMENT["paths"].keys()
 
 
-def test_every_answer_of_every_route_is_told() -> None:
+def test_every_answer_of_every_route_is_documented() -> None:
     for route in ROUTES:
         if route.path in DOCUMENT["paths"]:
             told = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
@@ -69,10 +69,10 @@ def test_every_answer_of_every_route_is_told() -> None:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, str, dict[str, str]]]:
-    """A queue with a job of each kind, where nothing more is started, and how to ask it as a browser does."""
+    """Start a queue with a job of each kind where nothing more starts; return how to query it like a browser."""
     folder: Path = tmp_path_factory.mktemp("served")
     own = Bench(folder, DIBS_SHELL="/bin/true")
-    # Jobs that are made up run here, if at all.
+    # Generated jobs run here, if at all.
     own.environ["HOME"] = str(folder)
     own.start()
     job_id = own.add("true", metric={"loss": "loss=(.*)"})
@@ -89,19 +89,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, st
 
 @pytest.fixture(scope="module")
 def operations() -> dict[tuple[str, str], Any]:
-    """Every operation of the document, as Schemathesis sees it."""
+    """Return every operation of the document, as Schemathesis sees it."""
     found = [each.ok() for each in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()]
     return {(operation.method, operation.path): operation for operation in found}
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=lambda word: word)
-def test_a_daemon_answers_as_the_document_says(served: Any, operations: Any, method: str, path: str) -> None:
-    """Requests as the document allows them, and others: never an error of ours, never an answer that is not told."""
+def test_a_daemon_answers_as_documented(served: Any, operations: Any, method: str, path: str) -> None:
+    """Requests that the document allows, and others: never an internal error, never an undocumented answer."""
     queue, base, headers = served
     operation, told = operations[method, path], DOCUMENT["paths"][path][method]
     ways = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
     if "{" in path:
-        # Of what is there; any other number is most likely not.
+        # Of existing things; any other number most likely does not exist.
         known = {name: THERE[name] for name in re.findall(r"{(\w+)}", path)}
         ways.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE, path_parameters=known))
     if "requestBody" in told or any(each["in"] == "query" or each["name"] == "id" for each in told["parameters"]):
@@ -119,7 +119,7 @@ def test_a_daemon_answers_as_the_document_says(served: Any, operations: Any, met
         @hypothesis.given(case=way)
         def ask(case: Any) -> None:
             if case.query and "wait_s" in case.query:
-                # Nobody here waits for a minute.
+                # No test waits for a minute.
                 case.query["wait_s"] = 0.0
             case.call_and_validate(base_url=base, headers=headers, checks=CHECKS, timeout=60)
 
@@ -128,7 +128,7 @@ def test_a_daemon_answers_as_the_document_says(served: Any, operations: Any, met
 
 
 def let_in(own: Bench) -> tuple[str, dict[str, str]]:
-    """Return where a daemon, started anew if there is none, is asked by browsers, and with which headers."""
+    """Return the address and the headers for browsers of a daemon, which is started if there is none."""
     own.start()
     port = own.client.post("/v1/web", {})["port"]
     code = own.client.post("/v1/session/codes", None)["code"]
@@ -137,7 +137,7 @@ def let_in(own: Bench) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("path", sorted(ENDING))
-def test_what_ends_something_answers_as_the_document_says_too(bench: Bench, operations: Any, path: str) -> None:
+def test_routes_that_end_something_also_answer_as_documented(bench: Bench, operations: Any, path: str) -> None:
     ((method, told),) = DOCUMENT["paths"][path].items()
     modes = [GenerationMode.POSITIVE, *([GenerationMode.NEGATIVE] if "requestBody" in told else [])]
     for mode in modes:
@@ -155,14 +155,14 @@ def test_what_ends_something_answers_as_the_document_says_too(bench: Bench, oper
             base, headers = let_in(bench)
             case.call_and_validate(base_url=base, headers=headers, checks=CHECKS, timeout=60)
             if path == "/v1/daemon/stop":
-                # It may just have been asked to stop: the next one is asked by a daemon that was not.
+                # It may just have been asked to stop: the next request needs another daemon.
                 bench.kill()
 
         ask()
 
 
 @pytest.mark.parametrize("query", ["", "?job=1", "?job=99999", "?job=x", "?odd=1", "?job=", "?job=1&job=2"])
-def test_a_stream_begins_as_the_document_says(served: Any, query: str) -> None:
+def test_a_stream_begins_as_documented(served: Any, query: str) -> None:
     _, base, headers = served
     link = http.client.HTTPConnection(base.removeprefix("http://"), timeout=60)
     try:

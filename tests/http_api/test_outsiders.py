@@ -1,5 +1,6 @@
-"""Somebody who wants in, on raw sockets and in the files: smuggled and slow requests, races for a code, secrets where
-others can look, modules planted where we run."""
+"""Attackers on raw sockets and in the files: smuggled and slow requests, races for a code, readable secrets,
+planted modules.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from forking import PATIENCE_S
 
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One queue for all that leaves nothing behind."""
+    """Start one queue for all tests that leave nothing behind."""
     own = Bench(tmp_path_factory.mktemp("outsiders"))
     own.start()
     yield own
@@ -33,7 +34,7 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def browser(queue: Bench) -> Browser:
-    """A browser that was let in."""
+    """Return a browser that is logged in."""
     address, code = link(queue)
     own = Browser(address)
     own.sign_in(code)
@@ -52,9 +53,9 @@ def statuses(told: bytes) -> list[int]:
     return [int(part[:3]) for part in told.split(b"HTTP/1.1 ")[1:]]
 
 
-# -- requests inside requests --
+# -- request smuggling --
 
-#: What a program may say on the socket without any token.
+#: What a program may send on the socket without a token.
 PAUSE = (
     b"POST /v1/queue HTTP/1.1\r\nHost: dibs\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n"
     b'{"paused":true}'
@@ -73,7 +74,7 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(PAUSE), PAUSE)
         b"POST /v1/session HTTP/1.1\r\n" + FROM_A_PAGE + LENGTH + b"\r\n" + PAUSE,
         b"POST /v1/queue HTTP/1.1\r\n" + FROM_A_PAGE + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKED,
         b"GET / HTTP/1.1\r\n" + FROM_A_PAGE + LENGTH + b"\r\n" + PAUSE,
-        # Two lengths, two ways to tell it, odd spellings: another server might count differently.
+        # Two lengths, two ways to state it, odd spellings: another server might count differently.
         b"POST / HTTP/1.1\r\n" + FROM_A_PAGE + LENGTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + PAUSE,
         b"POST / HTTP/1.1\r\n" + FROM_A_PAGE + b"Content-Length: 0\r\n" + LENGTH + b"\r\n" + PAUSE,
         b"POST / HTTP/1.1\r\n" + FROM_A_PAGE + b"Content-Length: 0, %d\r\n\r\n" % len(PAUSE) + PAUSE,
@@ -82,14 +83,14 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(PAUSE), PAUSE)
         b"POST / HTTP/1.1\r\n" + FROM_A_PAGE + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + PAUSE,
         b"POST / HTTP/1.1\r\n" + FROM_A_PAGE + b"Transfer-Encoding: chunked\r\n\r\n0;x\n\r\n\r\n" + PAUSE,
         b"POST / HTTP/1.1\n" + FROM_A_PAGE.replace(b"\r", b"") + b"\n" + PAUSE,
-        # After one that is refused nothing is heard any more.
+        # After a refused request nothing more is read.
         b"POST / HTTP/1.1\r\n" + FROM_A_PAGE + b"Content-Length: 0\r\n\r\n" + PAUSE,
         b"DELETE /v1/jobs HTTP/1.1\r\n" + FROM_A_PAGE + b"\r\n" + PAUSE,
         b"GET /v1/jobs HTTP/1.1\r\nHost: evil.example\r\n\r\n" + PAUSE,
     ],
     ids=lambda sent: repr(sent.partition(b"\r\n")[0][:16] + sent[-180:-100]),
 )
-def test_what_a_page_sends_is_one_request_whatever_is_inside_it(queue: Bench, browser: Browser, sent: bytes) -> None:
+def test_a_request_body_is_never_parsed_as_another_request(queue: Bench, browser: Browser, sent: bytes) -> None:
     host = urlsplit(browser.address).netloc.encode()
     for told in (converse(unix(queue), sent), browser.raw(sent.replace(b"localhost:8000", host))):
         assert len(statuses(told)) <= 1, told
@@ -97,8 +98,8 @@ def test_what_a_page_sends_is_one_request_whatever_is_inside_it(queue: Bench, br
     assert queue.client.get("/v1/queue")["paused"] is False
 
 
-def test_requests_that_never_end_keep_nobody_else_waiting_and_little_memory(queue: Bench, browser: Browser) -> None:
-    """A hundred that are sent letter by letter, and some with a head that only grows."""
+def test_endless_requests_block_nobody_and_use_little_memory(queue: Bench, browser: Browser) -> None:
+    """A hundred that are sent byte by byte, and some with headers that only grow."""
     where = urlsplit(browser.address)
     pid = queue.pid()
 
@@ -112,7 +113,7 @@ def test_requests_that_never_end_keep_nobody_else_waiting_and_little_memory(queu
         def connected(sent: bytes) -> socket.socket:
             sock = socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S)
             stack.enter_context(sock)
-            # It may have heard enough and hung up.
+            # It may have read enough and hung up.
             with contextlib.suppress(ConnectionError):
                 sock.sendall(sent)
             return sock
@@ -121,7 +122,7 @@ def test_requests_that_never_end_keep_nobody_else_waiting_and_little_memory(queu
             connected(b"GET /v1/jobs HTTP/1.1\r\nHost: ")
         for _ in range(5):
             grown = connected(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 2_000_000)
-            # Refused before its end: it is not kept.
+            # Refused before its end: the connection is not kept.
             assert statuses(converse(grown, b"")) in ([], [400])
         assert browser.ask("GET", "/v1/daemon").status == 200
     assert resident() - before < 64 * 2**20
@@ -130,7 +131,7 @@ def test_requests_that_never_end_keep_nobody_else_waiting_and_little_memory(queu
 # -- codes and tokens --
 
 
-def test_two_who_come_with_the_same_code_at_once_are_one(queue: Bench) -> None:
+def test_concurrent_uses_of_a_code_succeed_once(queue: Bench) -> None:
     address, code = link(queue)
     told: list[int] = []
     start = threading.Barrier(8)
@@ -147,11 +148,11 @@ def test_two_who_come_with_the_same_code_at_once_are_one(queue: Bench) -> None:
     assert sorted(told) == [200, *[401] * 7]
 
 
-def test_no_command_and_no_secret_stands_where_others_can_read_it(queue: Bench, browser: Browser) -> None:
-    """The words of a process can be read by every user. Those of the command itself are its own affair."""
+def test_commands_and_secrets_are_not_readable_by_others(queue: Bench, browser: Browser) -> None:
+    """Every user can read the arguments of a process. Those of the command itself are up to the user."""
     gate, mark, secret = queue.folder / "gate", os.urandom(8).hex(), os.urandom(8).hex()
     os.mkfifo(gate)
-    # It forks nothing, which would have its words for a moment.
+    # It forks nothing, which would have its arguments for a moment.
     command = ["sh", "-c", f"read line < '{gate}'", mark]
     job_id = queue.add(command, name=f"name-{mark}", env={"WANDB_API_KEY": secret}, gpus=1)
     queue.until(job_id, "started")
@@ -171,8 +172,8 @@ def test_no_command_and_no_secret_stands_where_others_can_read_it(queue: Bench, 
     queue.until(job_id)
 
 
-def test_modules_that_somebody_planted_are_not_loaded(tmp_path: Path) -> None:
-    """In the folder from which everything is started, in that of the job, and on the user's own path of modules."""
+def test_planted_modules_are_not_loaded(tmp_path: Path) -> None:
+    """In the folder where everything is started, in that of the job, and on the user's own module path."""
     bench = Bench(tmp_path, devices="fake:1")
     loaded, planted = tmp_path / "loaded", tmp_path / "planted"
     planted.mkdir()
@@ -181,7 +182,7 @@ def test_modules_that_somebody_planted_are_not_loaded(tmp_path: Path) -> None:
         for name in names:
             (folder / f"{name}.py").write_text(trap)
     try:
-        # As the installed script does: `python -m` would look in the folder itself, as one asked it to.
+        # As the installed script does: `python -m` would search the folder itself, on request.
         line = "import sys; sys.path.pop(0); from dibs.cli import main as cli; sys.exit(cli.main())"
         environ = bench.environ | {"PYTHONPATH": str(planted), "LD_LIBRARY_PATH": str(planted)}
         words = [sys.executable, "-c", line, "run", "-g1", "true"]
@@ -191,7 +192,7 @@ def test_modules_that_somebody_planted_are_not_loaded(tmp_path: Path) -> None:
         daemon = Path(f"/proc/{pid}/environ").read_bytes()
         assert b"PYTHONPATH" not in daemon
         assert b"LD_" not in daemon
-        # The user's own program heard of the user's own path; nothing else did.
+        # The user's own program uses the user's own path; nothing else does.
         assert [text.split()[0] for text in loaded.read_text().splitlines()] == ["sitecustomize"]
     finally:
         bench.close()
@@ -200,8 +201,8 @@ def test_modules_that_somebody_planted_are_not_loaded(tmp_path: Path) -> None:
 # -- files --
 
 
-def test_a_job_that_puts_links_in_the_place_of_its_files_harms_only_itself(queue: Bench) -> None:
-    """Its log becomes a link to the token, a pipe, a folder: nothing is waited for, and cleaning follows no link."""
+def test_a_job_that_replaces_its_files_by_links_harms_only_itself(queue: Bench) -> None:
+    """Its log becomes a link to the token, a pipe, a folder: nothing blocks, and cleaning follows no link."""
     kept = queue.folder / "kept"
     kept.mkdir()
     (kept / "file").write_text("mine")
@@ -222,7 +223,7 @@ def test_a_job_that_puts_links_in_the_place_of_its_files_harms_only_itself(queue
     assert queue.client.get("/v1/daemon")["running"]
 
 
-def test_names_give_no_orders_to_who_reads_the_log_of_gpupeasy(tmp_path: Path) -> None:
+def test_control_characters_in_names_are_escaped_in_the_gpupeasy_log(tmp_path: Path) -> None:
     log = Logbook(tmp_path)
     log.write("Info", "Scheduling <1, \x1b]0;pwned\x07\r\n[16/Nov/2026 00:00:00] [Error   ]:  forged\u202e> on gpu  0")
     text = log.path.read_text()

@@ -1,4 +1,4 @@
-"""`GET /v1/queue/line`: the waiting jobs in the order in which they are served, as the page shows them."""
+"""`GET /v1/queue/line`: the waiting jobs in the order of service, as the page shows them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bench import Bench
 LONG = "sleep 600"
 
 
-def test_the_line_is_in_the_order_of_service_with_what_cannot_be_served_last(bench: Bench) -> None:
+def test_jobs_are_in_the_order_of_service_with_unservable_ones_last(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
     bench.add("true held", hold=True)
     bench.add("true after", after=[{"select": "1"}])

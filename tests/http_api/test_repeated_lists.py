@@ -1,4 +1,4 @@
-"""Lists that are loaded again: what is remembered of them is never older than what happened."""
+"""Lists that are loaded repeatedly: the cache is never older than the last change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def edit(**changes: object) -> dict[str, object]:
     return {"verb": "edit", "changes": changes}
 
 
-#: What is done to a job, one after the other. Afterwards all lists know of it.
+#: Changes to a job, in this order. Afterwards all lists have them.
 CHANGES: tuple[dict[str, object], ...] = (
     {"verb": "hold"},
     {"verb": "unhold"},
@@ -35,8 +35,8 @@ def rows(queue: Bench, *query: tuple[str, str]) -> dict[int, dict[str, Any]]:
     return {job["id"]: job for job in queue.client.get("/v1/jobs", list(query))["jobs"]}
 
 
-def test_a_change_is_seen_in_the_next_list(bench: Bench) -> None:
-    """As one job is told, of which nothing is remembered, so are those of the overview and of a page."""
+def test_a_change_is_visible_in_the_next_list(bench: Bench) -> None:
+    """A single job is not cached; the overview and a page must show the same."""
     bench.long_job(gpus=4)
     waiting = bench.add_many([{"command": f"true {n}", "gpus": 1} for n in range(3)])
 
@@ -62,18 +62,18 @@ def shown(desk: Desk, **more: Any) -> Shown:
     return replace(Shown(job, "it waits", None, [], build.inventory(2)), **more)
 
 
-def test_an_unchanged_job_is_told_in_the_same_words(desk: Desk) -> None:
+def test_an_unchanged_job_is_reused_from_the_cache(desk: Desk) -> None:
     with desk.store.batch():
         desk.store.submit([build.spec()], build.NOW)
     assert shown(desk).is_same(shown(desk))
-    # Devices come and go; a job that has none does not care.
+    # Devices come and go; that does not affect a job without one.
     assert shown(desk).is_same(shown(desk, inventory=build.inventory(1)))
     assert not shown(desk).is_same(shown(desk, reason="it waits for another"))
     assert not shown(desk).is_same(shown(desk, report={"loss": 0.5}))
     assert not shown(desk).is_same(shown(desk, marks=["idle"]))
 
 
-def test_a_job_that_moved_on_is_told_anew(desk: Desk) -> None:
+def test_a_changed_job_is_rendered_again(desk: Desk) -> None:
     with desk.store.batch():
         (job_id,) = desk.store.submit([build.spec(gpus=1)], build.NOW)
     waiting = shown(desk)
@@ -85,8 +85,8 @@ def test_a_job_that_moved_on_is_told_anew(desk: Desk) -> None:
     assert not shown(desk).is_same(shown(desk, inventory=build.inventory(1)))
 
 
-def test_a_change_is_seen_in_the_next_forecast(bench: Bench) -> None:
-    """One in the middle of a line goes, behind those at which the scheduler looks: those behind it come sooner."""
+def test_a_change_is_visible_in_the_next_forecast(bench: Bench) -> None:
+    """A job in the middle of a line is removed, beyond what the scheduler examines: later ones start sooner."""
     bench.long_job(gpus=4, time_limit_s=3600)
     waiting = bench.add_many([{"command": f"true {n}", "gpus": 4, "time_limit_s": 60} for n in range(20)])
 
@@ -96,5 +96,5 @@ def test_a_change_is_seen_in_the_next_forecast(bench: Bench) -> None:
 
     before = latest(waiting[19])
     bench.cancel(waiting[15])
-    # What runs has begun meanwhile, and its hour is over at the same moment as before.
+    # The running job has started meanwhile, and its hour ends at the same time as before.
     assert before - latest(waiting[19]) == pytest.approx(60, abs=2)

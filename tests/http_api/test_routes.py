@@ -1,4 +1,4 @@
-"""The table of routes: what every row of it must say."""
+"""The table of routes: what every row must have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dibs.http_api.routes import ROUTES
 each = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 
 
-def test_no_address_is_there_twice() -> None:
+def test_no_address_is_listed_twice() -> None:
     assert max(Counter((route.method, route.path) for route in ROUTES).values()) == 1
 
 
@@ -29,17 +29,17 @@ def test_the_router_has_every_row_of_the_table() -> None:
 
 
 @each
-def test_a_row_says_what_it_does_in_one_sentence(route: Route) -> None:
+def test_a_row_has_a_summary_of_one_sentence(route: Route) -> None:
     assert re.fullmatch(r"[A-Z].{8,140}[.]", route.does), route.does
 
 
 @each
-def test_a_row_names_only_variables_that_have_a_pattern(route: Route) -> None:
+def test_path_variables_have_a_pattern(route: Route) -> None:
     assert {*route.variables} <= route_types.VARIABLES.keys()
 
 
 @each
-def test_a_row_says_what_goes_in_and_what_comes_out(route: Route) -> None:
+def test_a_row_declares_its_input_and_output(route: Route) -> None:
     assert not route.bodies or route.method in ("POST", "PATCH", "PUT")
     assert any(status < 300 for status in route.answers)
     assert all(HTTPStatus(status) for status in (*route.answers, *route.errors))
@@ -50,7 +50,7 @@ def test_a_row_says_what_goes_in_and_what_comes_out(route: Route) -> None:
 
 
 @each
-def test_every_parameter_of_a_query_says_what_it_means(route: Route) -> None:
+def test_every_query_parameter_has_a_description(route: Route) -> None:
     if route.query is not None:
         _, found = msgspec.json.schema_components([route.query])
         told = found[route.query.__name__]["properties"]
@@ -58,7 +58,7 @@ def test_every_parameter_of_a_query_says_what_it_means(route: Route) -> None:
 
 
 @each
-def test_a_route_lives_in_a_file_that_shares_a_word_with_its_address(route: Route) -> None:
+def test_a_route_is_in_a_file_that_shares_a_word_with_its_address(route: Route) -> None:
     module = route.handler.__module__.rpartition(".")[2]
     assert words(route.path) & words(module), f"{route.path} is in {module}.py"
 

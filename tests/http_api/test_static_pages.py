@@ -1,4 +1,4 @@
-"""The page's files as the daemon hands them out: all of it small, and nothing of it but comments left out."""
+"""The page's files as the daemon serves them: small, and complete except for comments."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from dibs.http_api import static_pages
 
-#: Bytes of what a browser loads before it shows the overview, packed.
+#: Bytes that a browser loads before it shows the overview, compressed.
 FIRST_LOAD = 60_000
 
 
-def test_comments_stay_at_home_and_lines_keep_their_numbers() -> None:
+def test_comments_are_removed_and_line_numbers_stay() -> None:
     source = b"""// What it is.
 /**
  * Types * of / it.
@@ -27,15 +27,15 @@ const url = "http://here"; /* kept */
     ]  # fmt: skip
 
 
-def test_the_overview_is_quickly_there() -> None:
+def test_the_overview_loads_few_bytes() -> None:
     files = static_pages.load(static_pages.FOLDER)
     index = files[static_pages.INDEX].content.decode()
     named = {"index.html", "core/stream.worker.js", *re.findall(r'"/static/([^"]+)"', index)}
     assert sum(len(files[name].packed or files[name].content) for name in named) <= FIRST_LOAD
 
 
-def test_what_the_overview_needs_is_asked_for_at_once() -> None:
-    """Each module that begins with the page is named in `index.html`, or a browser learns of it only step by step."""
+def test_modules_of_the_overview_are_preloaded() -> None:
+    """Each module needed at the start is named in `index.html`, or a browser finds it only step by step."""
     files = static_pages.load(static_pages.FOLDER)
     preloaded = set(re.findall(r'modulepreload" href="/static/([^"]+)"', files[static_pages.INDEX].content.decode()))
     needed: set[str] = set()

@@ -1,4 +1,4 @@
-"""The second socket: it tells how things stand, to its owner, and does nothing else for anybody."""
+"""The read-only status socket: it serves its owner and allows no change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forking import PATIENCE_S
 from matrix import BODIES, FETCHES, METHODS, OWN, STRANGER, TOKEN
 
 DOOR = Endpoint(False, OWN, is_status=True)
-#: What it tells; everything else that there is, or will be, is refused.
+#: What it serves; everything else that exists, or will exist, is refused.
 TOLD = {
     *("/v1/jobs", "/v1/jobs/index", "/v1/jobs/wait", "/v1/jobs/changes", "/v1/jobs/{id}", "/v1/jobs/{id}/why"),
     *("/v1/jobs/{id}/events", "/v1/queue", "/v1/queue/starts", "/v1/queue/line", "/v1/sweeps", "/v1/words"),
@@ -37,7 +37,7 @@ def refused(path: str, method: str = "GET", uid: int = OWN) -> int | None:
     return None if refusal is None else refusal.status
 
 
-def test_exactly_what_is_listed_is_told() -> None:
+def test_exactly_the_listed_routes_are_served() -> None:
     paths = {route.path: re.sub(r"\{\w+\}", "1", route.path) for route in ROUTES}
     assert paths.keys() >= TOLD
     assert {path for path, asked in paths.items() if refused(asked) is None} == TOLD
@@ -47,11 +47,11 @@ def test_exactly_what_is_listed_is_told() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/", "/v1/jobs/1/log", "/v1/jobs/1/log/search", "/v1/jobs/../daemon/stop"])
-def test_what_only_looks_like_it_is_not_told(path: str) -> None:
+def test_similar_paths_are_refused(path: str) -> None:
     assert refused(path) == 403
 
 
-def test_a_browser_gets_no_further_with_the_token_and_nowhere_without() -> None:
+def test_a_browser_cannot_write_with_the_token_nor_read_without_it() -> None:
     for fetch in FETCHES[1:]:
         assert fetch is not None
         site, mode, dest = ((word,) for word in fetch)
@@ -65,7 +65,7 @@ def test_a_browser_gets_no_further_with_the_token_and_nowhere_without() -> None:
 
 
 def asked_at(path: Path, method: str, target: str, body: object = None) -> tuple[int, bytes]:
-    """Ask on a socket; return the status and what it said."""
+    """Send a request on a socket; return the status and the body."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(PATIENCE_S)
         sock.connect(str(path))
@@ -79,12 +79,12 @@ def asked_at(path: Path, method: str, target: str, body: object = None) -> tuple
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Where the socket shall be: its name must not be long."""
+    """Return a path for the socket: it must not be long."""
     with tempfile.TemporaryDirectory(prefix="dibs-s-") as folder:
         yield Path(folder) / "status.sock"
 
 
-def test_a_container_that_is_handed_it_sees_jobs_and_changes_nothing(tmp_path: Path, path: Path) -> None:
+def test_a_container_with_the_socket_sees_jobs_and_changes_nothing(tmp_path: Path, path: Path) -> None:
     bench = Bench(tmp_path, DIBS_STATUS_SOCKET=str(path))
     try:
         bench.start()
@@ -101,7 +101,7 @@ def test_a_container_that_is_handed_it_sees_jobs_and_changes_nothing(tmp_path: P
         assert asked_at(path, "POST", "/v1/daemon/stop", {})[0] == 403
         assert asked_at(path, "GET", "/")[0] == 403
         assert (bench.job(job)["state"], len(bench.jobs())) == ("held", 1)
-        # One that was killed leaves it behind, and the next opens it anew.
+        # A killed daemon leaves it behind, and the next one opens it again.
         bench.kill()
         assert path.is_socket()
         bench.start()
@@ -112,7 +112,7 @@ def test_a_container_that_is_handed_it_sees_jobs_and_changes_nothing(tmp_path: P
         bench.close()
 
 
-def test_what_is_in_its_place_is_left_alone_and_hinders_nothing_else(tmp_path: Path, path: Path) -> None:
+def test_an_existing_file_at_its_path_is_kept_and_does_not_stop_the_daemon(tmp_path: Path, path: Path) -> None:
     path.write_text("mine")
     bench = Bench(tmp_path, DIBS_STATUS_SOCKET=str(path))
     try:
@@ -124,7 +124,7 @@ def test_what_is_in_its_place_is_left_alone_and_hinders_nothing_else(tmp_path: P
     assert path.read_text() == "mine"
 
 
-def test_only_a_dead_socket_of_ours_is_removed(path: Path) -> None:
+def test_only_our_own_dead_socket_is_removed(path: Path) -> None:
     status_socket.remove_dead(path)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))

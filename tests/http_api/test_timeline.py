@@ -1,4 +1,4 @@
-"""`/v1/timeline`, `/v1/settings`, `/v1/doctor`: what the page shows of the machine as a whole."""
+"""`/v1/timeline`, `/v1/settings`, `/v1/doctor`: what the page shows about the whole machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def bars(queue: Bench, **query: str) -> dict[int, dict[str, Any]]:
     return {bar["job"]: bar for bar in queue.client.get("/v1/timeline", list(query.items()))["bars"]}
 
 
-def test_a_timeline_has_what_ran_what_runs_and_what_comes(queue: Bench) -> None:
-    """Of a plan as much as is known: the second in line starts when the limit of the first one is over."""
+def test_a_timeline_has_past_running_and_planned_jobs(queue: Bench) -> None:
+    """The plan as far as it is known: the second in line starts when the limit of the first one is over."""
     done = queue.add("true", name="past")
     queue.until(done)
     running = [queue.long_job(name=f"now{n}", time_limit_s=3600) for n in range(4)]
@@ -41,7 +41,7 @@ def test_a_timeline_has_what_ran_what_runs_and_what_comes(queue: Bench) -> None:
     assert done not in bars(queue, since="9d", until="8d")
 
 
-def test_nobody_knows_when_a_job_without_a_limit_ends(queue: Bench) -> None:
+def test_a_job_without_a_limit_has_no_expected_end(queue: Bench) -> None:
     queue.cancel("all", grace_s=0)
     running = queue.long_job()
     assert bars(queue)[running]["expected_end"] is None
@@ -58,7 +58,7 @@ def test_every_attempt_is_a_bar(queue: Bench) -> None:
 
 
 @pytest.mark.parametrize("query", [{"since": "soon"}, {"until": "99999-01-01"}, {"since": "3"}])
-def test_a_moment_that_is_none_is_refused(queue: Bench, query: dict[str, str]) -> None:
+def test_an_invalid_time_is_refused(queue: Bench, query: dict[str, str]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(query))} expected a moment"):
         bars(queue, **query)
 
@@ -74,7 +74,7 @@ def test_settings_are_those_of_the_daemon(queue: Bench) -> None:
     assert Path(told["home"]) == queue.home
 
 
-def test_the_doctor_of_the_page_is_the_one_of_the_command_line(queue: Bench) -> None:
+def test_the_page_and_the_command_line_have_the_same_doctor(queue: Bench) -> None:
     told = queue.client.get("/v1/doctor", patience_s=120)["checks"]
     assert {check["state"] for check in told} <= {"ok", "warn", "bad"}
     assert {"python", "settings", "gpus", "state", "leases"} <= {check["name"] for check in told}
@@ -82,7 +82,7 @@ def test_the_doctor_of_the_page_is_the_one_of_the_command_line(queue: Bench) -> 
     assert next(check for check in told if check["name"] == "python")["state"] == "ok"
 
 
-def test_usage_has_every_day_and_who_used_it(queue: Bench) -> None:
+def test_usage_lists_every_day_and_its_users(queue: Bench) -> None:
     done = queue.add("true", name="short", project="vision", gpus=2)
     queue.until(done)
     found = queue.client.get("/v1/usage", [("days", "3")])

@@ -22,28 +22,28 @@ from dibs.http_api.tokens import (
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the token is kept."""
+    """Return the path of the token."""
     return tmp_path / "web.json"
 
 
-def test_a_code_is_good_once(path: Path) -> None:
+def test_a_code_is_valid_once(path: Path) -> None:
     own = Tokens(path)
     code = own.new_code(0)
     assert own.exchange(code, 1) == own.token
     assert own.exchange(code, 1) is None
 
 
-def test_a_code_ends(path: Path) -> None:
+def test_a_code_expires(path: Path) -> None:
     own = Tokens(path)
     early, late = own.new_code(0), own.new_code(0)
     assert own.exchange(early, CODE_FOR_S - 0.001) == own.token
     assert own.exchange(late, CODE_FOR_S) is None
-    # It was used up by that, whatever the clock says then.
+    # That used it up, whatever the clock says later.
     assert own.exchange(late, 0) is None
 
 
 @pytest.mark.parametrize("said", ["", "x", "ÿ", "\ud800"])
-def test_what_is_no_code_is_exchanged_for_nothing(path: Path, said: str) -> None:
+def test_an_invalid_code_is_exchanged_for_nothing(path: Path, said: str) -> None:
     own = Tokens(path)
     code = own.new_code(0)
     assert own.exchange(said, 0) is None
@@ -51,7 +51,7 @@ def test_what_is_no_code_is_exchanged_for_nothing(path: Path, said: str) -> None
     assert own.exchange(code, 0) == own.token
 
 
-def test_there_are_never_more_than_a_few_codes(path: Path) -> None:
+def test_the_number_of_open_codes_is_limited(path: Path) -> None:
     own = Tokens(path)
     codes = [own.new_code(0) for _ in range(MOST_CODES + 3)]
     assert len({*codes}) == len(codes)
@@ -59,7 +59,7 @@ def test_there_are_never_more_than_a_few_codes(path: Path) -> None:
     assert good == [False] * 3 + [True] * MOST_CODES
 
 
-def test_the_token_has_256_bits_and_only_its_owner_reads_the_file(path: Path) -> None:
+def test_the_token_has_256_bits_and_its_file_is_private(path: Path) -> None:
     own = Tokens(path)
     assert own.token is None
     own.new_code(0)
@@ -69,7 +69,7 @@ def test_the_token_has_256_bits_and_only_its_owner_reads_the_file(path: Path) ->
     assert [each.name for each in path.parent.iterdir()] == ["web.json"]
 
 
-def test_token_and_port_are_kept_but_codes_are_not(path: Path) -> None:
+def test_token_and_port_are_stored_and_codes_are_not(path: Path) -> None:
     first = Tokens(path)
     code = first.new_code(0)
     first.remember(8080)
@@ -80,7 +80,7 @@ def test_token_and_port_are_kept_but_codes_are_not(path: Path) -> None:
     assert Tokens(path).port is None
 
 
-def test_a_new_token_ends_the_old_one_and_all_codes(path: Path) -> None:
+def test_a_new_token_invalidates_the_old_one_and_all_codes(path: Path) -> None:
     own = Tokens(path)
     code, old = own.new_code(0), own.token
     own.remember(8080)
@@ -91,7 +91,7 @@ def test_a_new_token_ends_the_old_one_and_all_codes(path: Path) -> None:
     assert Tokens(path).port == 8080
 
 
-def test_a_file_that_others_could_have_seen_or_made_is_not_used(path: Path, tmp_path: Path) -> None:
+def test_a_file_that_others_could_have_read_or_written_is_not_used(path: Path, tmp_path: Path) -> None:
     own = Tokens(path)
     own.new_code(0)
     path.chmod(0o640)
@@ -117,7 +117,7 @@ def test_a_file_that_others_could_have_seen_or_made_is_not_used(path: Path, tmp_
         "ÿ" * 9999,
     ],
 )
-def test_a_broken_file_counts_as_none_and_is_written_anew(path: Path, text: str) -> None:
+def test_a_broken_file_is_ignored_and_rewritten(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o600)
     own = Tokens(path)
@@ -127,14 +127,14 @@ def test_a_broken_file_counts_as_none_and_is_written_anew(path: Path, text: str)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, "80", 1.5, None, True])
-def test_a_port_that_is_none_is_not_believed(path: Path, port: object) -> None:
+def test_an_invalid_port_is_ignored(path: Path, port: object) -> None:
     path.write_text(json.dumps({"token": "t" * 43, "port": port}))
     path.chmod(0o600)
     assert Tokens(path).port is None
     assert Tokens(path).token == "t" * 43
 
 
-def test_whoever_is_wrong_too_often_waits_and_nobody_else_does() -> None:
+def test_after_too_many_failures_only_that_client_is_delayed() -> None:
     failures = Failures()
     assert [failures.delay_s("ann", 0) for _ in range(PATIENT_UNTIL)] == [0.0] * PATIENT_UNTIL
     assert failures.delay_s("ann", 1) == DELAY_S
@@ -142,7 +142,7 @@ def test_whoever_is_wrong_too_often_waits_and_nobody_else_does() -> None:
     assert failures.delay_s("ann", 1 + FORGET_AFTER_S) == 0.0
 
 
-def test_no_more_sides_are_remembered_than_fit() -> None:
+def test_the_number_of_remembered_clients_is_limited() -> None:
     failures = Failures()
     for number in range(3 * MOST_SIDES):
         failures.delay_s(str(number), 0)

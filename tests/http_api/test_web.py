@@ -1,4 +1,4 @@
-"""The door for browsers on real sockets: how one gets in, who does not, and what goes with every answer."""
+"""The port for browsers on real sockets: how to log in, who is refused, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from matrix import (
 
 @pytest.fixture
 def browser(queue: Bench) -> Browser:
-    """A browser that was let in."""
+    """Return a browser that is logged in."""
     address, code = link(queue)
     own = Browser(address)
     own.sign_in(code)
     return own
 
 
-def test_a_link_lets_a_browser_in_once(queue: Bench) -> None:
+def test_a_login_link_works_once(queue: Bench) -> None:
     address, code = link(queue)
     first, second = Browser(address), Browser(address)
     assert first.ask("GET", "/v1/jobs").status == 401
@@ -60,7 +60,7 @@ def test_a_link_lets_a_browser_in_once(queue: Bench) -> None:
     assert second.ask("POST", "/v1/session", {"code": code}).status == 401
 
 
-def test_the_page_and_its_files_are_there_for_whoever_may_connect(browser: Browser) -> None:
+def test_the_page_and_its_files_need_no_token(browser: Browser) -> None:
     anybody = Browser(browser.address)
     page = anybody.ask("GET", "/job/12")
     assert page.status == 200
@@ -72,12 +72,12 @@ def test_the_page_and_its_files_are_there_for_whoever_may_connect(browser: Brows
 
 
 def headers_of(kind: str) -> dict[str, str]:
-    """Return the headers that an answer of a kind is to have: parts of a page lack those that are about pages."""
+    """Return the headers that an answer of a kind must have: parts of a page lack those about pages."""
     is_part = kind.startswith(("text/javascript", "text/css"))
     return {name: value for name, value in HEADERS.items() if not (is_part and name in OF_PAGES)}
 
 
-def test_every_answer_has_the_headers_that_make_it_harmless(browser: Browser) -> None:
+def test_every_answer_has_the_security_headers(browser: Browser) -> None:
     paths = (
         "/",
         "/static/app.js",
@@ -95,7 +95,7 @@ def test_every_answer_has_the_headers_that_make_it_harmless(browser: Browser) ->
         assert not {"Set-Cookie", "Access-Control-Allow-Origin"} & {*answer.headers}
 
 
-def test_a_new_token_shuts_all_browsers_out(queue: Bench) -> None:
+def test_a_new_token_logs_out_all_browsers(queue: Bench) -> None:
     address, code = link(queue)
     browser = Browser(address)
     browser.sign_in(code)
@@ -118,7 +118,7 @@ def test_an_event_stream_ends_with_its_token_and_with_its_port(queue: Bench, wor
             told += stream.recv(65536)
         check_headers(told.partition(HEAD_END)[0], word)
         assert queue.cli("web", word).returncode == 0
-        # It ends, one way or the other; a stream that goes on would let this wait in vain.
+        # It ends, one way or the other; if the stream continued, this would wait in vain.
         with contextlib.suppress(ConnectionResetError):
             while stream.recv(65536):
                 pass
@@ -156,9 +156,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 @pytest.mark.parametrize("is_tcp", [True, False], ids=["tcp", "unix"])
-def test_real_sockets_refuse_what_the_rule_refuses_and_nothing_else(
-    queue: Bench, browser: Browser, is_tcp: bool
-) -> None:
+def test_real_sockets_refuse_exactly_what_the_rule_refuses(queue: Bench, browser: Browser, is_tcp: bool) -> None:
     port = int(browser.address.rstrip("/").rpartition(":")[2])
     token = browser.headers["Authorization"].removeprefix("Bearer ")
     seen: Counter[bool] = Counter()
@@ -170,7 +168,7 @@ def test_real_sockets_refuse_what_the_rule_refuses_and_nothing_else(
         check_headers(head, case)
         status = int(head.split()[1])
         if refusal is not None:
-            # What is not even HTTP is refused before the rule is asked.
+            # What is not even HTTP is refused before the rule is applied.
             assert status in (refusal.status, 400), (case, told)
         else:
             assert not (body and status >= 400 and json.loads(body)["error"]["message"] in GUARDED), (case, told)
@@ -178,7 +176,7 @@ def test_real_sockets_refuse_what_the_rule_refuses_and_nothing_else(
     assert min(seen[True], seen[False]) > 50
 
 
-#: What only the guard says.
+#: Texts that only the guard sends.
 GUARDED = {admission.FOREIGN_PAGE.message, admission.NO_TOKEN.message}
 
 
@@ -190,7 +188,7 @@ def unix(bench: Bench) -> socket.socket:
 
 
 def check_headers(head: bytes, what: object) -> None:
-    """See that an answer has all headers that every answer has, once, and none that it must not have."""
+    """Check that an answer has all required headers once, and none that is forbidden."""
     lines = [line.partition(b": ") for line in head.split(b"\r\n")[1:]]
     told = Counter(name.decode().lower() for name, _, _ in lines)
     values = {name.decode().lower(): value.decode() for name, _, value in lines}
@@ -202,7 +200,7 @@ def check_headers(head: bytes, what: object) -> None:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_no_route_but_the_page_answers_without_the_token(queue: Bench, browser: Browser, route: Route) -> None:
-    """Also through a tunnel to the socket, where a browser shows itself by its headers."""
+    """Also through a tunnel to the socket, where its headers identify a browser."""
     path = route.path.replace("{page}", "jobs").replace("{detail_page}", "job")
     path = re.sub(r"\{\w+\}", "1", path)
     is_page = route.handler in (static_pages.get_page, static_pages.get_file)
@@ -218,7 +216,7 @@ def test_no_route_but_the_page_answers_without_the_token(queue: Bench, browser: 
     if is_page:
         assert statuses <= {200, 404}
     else:
-        # Without a code, there is no session either.
+        # Without a code there is no session either.
         assert statuses <= ({400, 401} if path == "/v1/session" else {401, 403})
 
 
@@ -246,7 +244,7 @@ GARBAGE = (
 
 
 @pytest.mark.parametrize("sent", GARBAGE, ids=lambda sent: repr(sent[:40]))
-def test_garbage_is_refused_with_all_headers_and_harms_nothing(queue: Bench, browser: Browser, sent: bytes) -> None:
+def test_garbage_is_refused_with_all_headers_and_does_no_harm(queue: Bench, browser: Browser, sent: bytes) -> None:
     told = browser.raw(sent.replace(b"HOST", urlsplit(browser.address).netloc.encode()))
     if told:
         head, _, _ = told.partition(HEAD_END)
@@ -255,7 +253,7 @@ def test_garbage_is_refused_with_all_headers_and_harms_nothing(queue: Bench, bro
     assert browser.ask("GET", "/v1/daemon").json["running"]
 
 
-def test_wrong_tokens_are_answered_late_and_the_right_one_never_is(queue: Bench, browser: Browser) -> None:
+def test_only_wrong_tokens_are_answered_late(queue: Bench, browser: Browser) -> None:
     guesser = Browser(browser.address, {"Authorization": "Bearer wrong"})
     for _ in range(PATIENT_UNTIL):
         assert guesser.ask("GET", "/v1/jobs").status == 401
@@ -277,7 +275,7 @@ def test_the_port_can_be_chosen_and_closed(queue: Bench) -> None:
 
 
 @pytest.mark.parametrize("words", [["--port", "70000"], ["--port", "x"], ["--stop", "--open"], ["now"]])
-def test_wrong_words_are_one_line_and_change_nothing(queue: Bench, words: list[str]) -> None:
+def test_invalid_arguments_are_a_one_line_error_and_change_nothing(queue: Bench, words: list[str]) -> None:
     said = queue.cli("web", *words)
     assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
 
@@ -289,12 +287,12 @@ def test_wrong_words_are_one_line_and_change_nothing(queue: Bench, words: list[s
         ("1.2.3.4 5 10.0.0.5 2222", "ssh -N -p 2222 -L 8080:/s/dibs.sock ann@10.0.0.5", 8080),
     ],
 )
-def test_over_ssh_the_tunnel_is_told(environ: str, command: str, port: int) -> None:
+def test_over_ssh_the_tunnel_command_is_printed(environ: str, command: str, port: int) -> None:
     found = web.tunnel_of({"SSH_CONNECTION": environ}, "ann", "/s/dibs.sock", 8080)
     assert found == web.Tunnel(command, port)
 
 
-def test_each_server_and_user_has_a_port_of_its_own_at_home() -> None:
+def test_each_server_and_user_gets_a_different_local_port() -> None:
     found = [
         web.tunnel_of({"SSH_CONNECTION": f"1.2.3.4 5 10.0.0.{server} 22"}, user, "/s/dibs.sock", None)
         for server in range(5)

@@ -1,4 +1,4 @@
-"""Where browsers are let in: what the settings may say, ports, TLS, and what a new daemon opens again."""
+"""The port for browsers: valid settings, ports, TLS, and what a new daemon opens again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dibs.system import paths, peers, settings
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.2 that nobody has signed but itself, and its key."""
+    """Return a self-signed certificate for 127.0.0.2, and its key."""
     folder = tmp_path_factory.mktemp("tls")
     cert, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
@@ -36,7 +36,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def values(**said: object) -> settings.Settings:
-    """Return settings in which only these are said."""
+    """Return settings with only these values."""
     return settings.Settings(**said)  # type: ignore[arg-type]
 
 
@@ -64,18 +64,18 @@ def test_any_other_address_is_refused_without_tls(bind: str, certificate: tuple[
 
 
 @pytest.mark.parametrize("bind", ["gpu1", "127.0.0.1:80", "10.0.0", "*", "0", "http://127.0.0.1", "127.0.0.1 "])
-def test_what_is_no_address_is_refused(bind: str) -> None:
+def test_an_invalid_address_is_refused(bind: str) -> None:
     with pytest.raises(UserError, match="web_bind expected an address"):
         web_port.place(values(web_bind=bind))
 
 
-def test_all_addresses_need_names(certificate: tuple[Path, Path]) -> None:
+def test_binding_to_all_addresses_needs_web_names(certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     with pytest.raises(UserError, match="needs web_names"):
         web_port.place(values(web_bind="0.0.0.0", web_cert=cert, web_key=key))
 
 
-def test_a_bad_certificate_or_an_open_key_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_bad_certificate_or_a_readable_key_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = certificate
     open_key = tmp_path / "key.pem"
     open_key.write_bytes(key.read_bytes())
@@ -93,7 +93,7 @@ def test_a_free_port_is_the_same_on_all_addresses() -> None:
         sock.close()
 
 
-def test_a_port_that_somebody_has_is_refused_and_nothing_stays_open() -> None:
+def test_a_port_in_use_is_refused_and_nothing_stays_open() -> None:
     with socket.create_server(("127.0.0.2", 0)) as taken:
         port = taken.getsockname()[1]
         before = listeners(os.getpid())
@@ -102,7 +102,7 @@ def test_a_port_that_somebody_has_is_refused_and_nothing_stays_open() -> None:
         assert listeners(os.getpid()) == before
 
 
-def test_an_address_that_is_not_here_is_passed_over_unless_it_is_the_only_one() -> None:
+def test_an_address_of_another_machine_is_skipped_unless_it_is_the_only_one() -> None:
     sockets = web_port.bind(("127.0.0.1", "192.0.2.1"), 0)
     assert len(sockets) == 1
     sockets[0].close()
@@ -132,12 +132,12 @@ def listeners(pid: int) -> set[tuple[str, int]]:
 
 @pytest.fixture
 def daemon(bench: Bench) -> Bench:
-    """A queue whose daemon runs."""
+    """Start a queue and its daemon."""
     bench.start()
     return bench
 
 
-def test_there_is_no_port_until_it_is_asked_for_nor_after_it_was_closed(daemon: Bench) -> None:
+def test_no_port_is_open_before_it_is_requested_or_after_it_is_closed(daemon: Bench) -> None:
     pid = daemon.pid()
     assert pid is not None
     assert listeners(pid) == set()
@@ -145,7 +145,7 @@ def test_there_is_no_port_until_it_is_asked_for_nor_after_it_was_closed(daemon: 
     port = int(address.rstrip("/").rpartition(":")[2])
     assert {*listeners(pid)} <= {("127.0.0.1", port), ("::1", port)}
     assert ("127.0.0.1", port) in listeners(pid)
-    # Once more changes nothing.
+    # A second time changes nothing.
     assert link(daemon)[0] == address
     daemon.cli("web", "--stop")
     assert listeners(pid) == set()
@@ -156,7 +156,7 @@ def test_there_is_no_port_until_it_is_asked_for_nor_after_it_was_closed(daemon: 
     assert listeners(pid) == set()
 
 
-def test_a_new_daemon_opens_the_same_port_and_knows_the_same_token(daemon: Bench) -> None:
+def test_a_new_daemon_opens_the_same_port_and_accepts_the_same_token(daemon: Bench) -> None:
     address, code = link(daemon, "--port", str(quiet_port()))
     browser = Browser(address)
     browser.sign_in(code)
@@ -166,8 +166,8 @@ def test_a_new_daemon_opens_the_same_port_and_knows_the_same_token(daemon: Bench
     assert link(daemon)[0] == address
 
 
-def test_a_port_that_somebody_took_is_left_to_them_and_its_token_ends(bench: Bench) -> None:
-    """They may have served a page to our tabs, which would come back to life where it was."""
+def test_if_another_process_took_the_port_the_token_is_replaced(bench: Bench) -> None:
+    """It may have served a page to our open tabs, which would reconnect where it was."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         bench.home.mkdir(mode=0o700)
