@@ -1,4 +1,4 @@
-"""The files of calls: what was put in comes out, and a file that somebody else may have written is not read."""
+"""The files of Python calls: contents survive a round trip, and a file that others may have written is not read."""
 
 import os
 import stat
@@ -23,26 +23,26 @@ def write(home, *payloads, key=KEY):
 
 
 @given(st.binary(max_size=50), st.lists(st.binary(max_size=200), min_size=1, max_size=20))
-def test_every_call_comes_out_as_it_was_put_in(tmp_path_factory, context, payloads):
+def test_every_call_survives_a_round_trip(tmp_path_factory, context, payloads):
     home = str(tmp_path_factory.mktemp("home"))
     call_files.write(home, KEY, context, payloads)
     assert [call_files.read(home, KEY, n) for n in range(len(payloads))] == [(context, payload) for payload in payloads]
 
 
-def test_calls_are_for_their_owner_alone(home):
+def test_calls_are_private_to_their_owner(home):
     path = write(home, b"one")
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
-def test_calls_are_never_written_over_others(home):
+def test_calls_never_overwrite_others(home):
     write(home, b"one")
     with pytest.raises(FileExistsError):
         write(home, b"two")
     assert call_files.read(home, KEY, 0)[1] == b"one"
 
 
-def test_a_file_that_is_cut_short_is_refused(home):
+def test_a_truncated_file_is_refused(home):
     path = write(home, b"x" * 100, b"y" * 100)
     os.truncate(path, os.path.getsize(path) - 1)
     assert call_files.read(home, KEY, 0)[1] == b"x" * 100
@@ -60,7 +60,7 @@ def test_a_file_of_another_kind_is_refused(home):
 
 @pytest.mark.parametrize("kind", [call_files.VALUE, call_files.ERROR])
 @pytest.mark.parametrize("told", ["", "Traceback\n  ünïcode \ud800\n"])
-def test_a_result_comes_out_as_it_was_put_in(tmp_path, kind, told):
+def test_a_result_survives_a_round_trip(tmp_path, kind, told):
     path = f"{tmp_path}/result"
     call_files.write_result(path, kind, b"\n body \n", told)
     assert call_files.read_result(path) == (kind, b"\n body \n", told.replace("\ud800", "\\ud800"))
@@ -68,8 +68,8 @@ def test_a_result_comes_out_as_it_was_put_in(tmp_path, kind, told):
     assert os.listdir(tmp_path) == ["result"]
 
 
-def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path):
-    """Its name is taken by a folder here; on a full disk it is the same."""
+def test_a_result_that_cannot_be_written_leaves_no_file(tmp_path):
+    """A folder has its name here; a full disk has the same effect."""
     os.mkdir(tmp_path / "result")
     with pytest.raises(IsADirectoryError):
         call_files.write_result(f"{tmp_path}/result", call_files.VALUE, b"body")
@@ -79,7 +79,7 @@ def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     "text", [b"", b"dibs-result 2 value 0\n", b"dibs-result 1 secret 0\n", b"dibs-result 1 value\n"]
 )
-def test_what_is_no_result_is_refused(tmp_path, text):
+def test_a_file_that_is_no_result_is_refused(tmp_path, text):
     path = tmp_path / "result"
     path.touch(0o600)
     path.write_bytes(text)
@@ -120,19 +120,19 @@ def test_a_file_that_others_may_have_written_is_never_read(tmp_path, make):
         call_files.read_result(f"{tmp_path}/result")
 
 
-def test_a_missing_file_is_just_missing(tmp_path):
+def test_a_missing_file_is_reported_as_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
         call_files.read_result(f"{tmp_path}/result")
 
 
-def test_removing_calls_frees_their_bytes_and_tells_how_many(home):
+def test_removing_calls_returns_the_freed_bytes(home):
     path = write(home, b"x" * 1000)
     size = os.path.getsize(path)
     assert call_files.remove(home, [KEY, "nothere"]) == size
     assert not os.path.exists(path)
 
 
-def test_strays_are_removed_when_they_are_old_and_nobodys(home):
+def test_old_call_files_without_a_job_are_removed(home):
     assert call_files.remove_strays(home, set(), 100) == 0
     for key, age in (("known", 50), ("stray", 50), ("young", 150)):
         os.utime(write(home, b"", key=key), (age, age))
@@ -140,14 +140,14 @@ def test_strays_are_removed_when_they_are_old_and_nobodys(home):
     assert sorted(os.listdir(f"{home}/{call_files.FOLDER}")) == ["known", "young"]
 
 
-def test_the_command_of_a_call_is_known_as_one():
+def test_the_command_of_a_call_is_recognized():
     words = call_files.words(("python", "-P"), KEY, 12)
     assert os.path.isfile(words[2])
     assert words[3:] == [KEY, "12"]
     assert call_files.is_call(words)
 
 
-def test_a_call_of_an_older_release_runs_with_the_program_of_today():
+def test_a_call_of_an_older_release_runs_with_the_current_program():
     words = call_files.words(("python", "-P"), KEY, 12)
     old = [*words[:2], words[2].removesuffix(call_files.PROGRAM) + call_files.OLD_PROGRAM, *words[3:]]
     assert call_files.is_call(old)
@@ -161,5 +161,5 @@ def test_a_call_whose_installation_is_gone_keeps_its_command(path):
 
 
 @pytest.mark.parametrize("argv", [None, [], ["python", "call.py", "x", "1"], ["a", "/dibs/call.py", "x", "y"]])
-def test_other_commands_are_not(argv):
+def test_other_commands_are_not_recognized_as_calls(argv):
     assert not call_files.is_call(argv)

@@ -1,4 +1,4 @@
-"""Lists of jobs in pages, beside the same list made in Python, and how the store finds the rows."""
+"""Lists of jobs in pages, compared with the same list made in Python, and how the store finds the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = build.NOW + 10_000
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """A queue of 120 jobs in all states, some of them forgotten."""
+    """A queue of 120 jobs in all states, some of them deleted."""
     path = tmp_path_factory.mktemp("paging") / "0.db"
     with contextlib.closing(Store.open(path)) as store:
         for number in range(120):
@@ -45,7 +45,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 
 def value(job: Job, by: str) -> int | str:
-    """Return where a job stands in a sort, as people would say it."""
+    """Return the sort key of a job."""
     began = -1 if job.started_at is None else job.started_at
     return {
         "id": job.id,
@@ -59,7 +59,7 @@ def value(job: Job, by: str) -> int | str:
 
 
 def listed(reader: Reader, wanted: JobQuery, most: int) -> list[int]:
-    """Turn all pages."""
+    """Read all pages."""
     found: list[int] = []
     after: Place | None = None
     while True:
@@ -95,7 +95,7 @@ sorts = some.builds(Sort, some.sampled_from(pages.SORTS), some.booleans())
 @settings(max_examples=300)
 @given(chosen=words, also=filters, sort=sorts, most=some.integers(1, 50))
 def test_all_pages_together_are_the_list(reader, chosen, also, sort, most):
-    """Whatever is asked for, in whatever order, with pages of whatever size; and the index has the same ids."""
+    """For any filter, order and page size; and the index has the same ids."""
     wanted = JobQuery(selectors.narrowed(EVERYTHING, also), chosen, sort)
     jobs = [job for job in reader.select(EVERYTHING, NOW) if chosen is None or job.word in chosen]
     jobs = [job for job in jobs if all(fits(job, atom) for atom in also)]
@@ -137,7 +137,7 @@ def unrolled(ranges: str, is_descending: bool) -> list[int]:
 
 @settings(max_examples=50)
 @given(sort=sorts, most=some.integers(1, 130))
-def test_an_index_that_is_too_long_is_cut_and_says_so(reader, sort, most):
+def test_an_index_that_is_too_long_is_truncated_and_marked(reader, sort, most):
     wanted = JobQuery(EVERYTHING, None, sort)
     whole = listed(reader, wanted, 200)
     total, text, is_cut = pages.ids(reader, wanted, NOW, most)
@@ -166,7 +166,7 @@ def steps(reader: Reader, wanted: JobQuery) -> int:
 
 
 @pytest.mark.parametrize("words", [None, ("queued",), ("held", "queued")])
-def test_ids_of_a_state_that_follow_each_other_are_not_looked_at_one_by_one(tmp_path: Path, words) -> None:
+def test_consecutive_ids_of_a_state_are_not_read_one_by_one(tmp_path: Path, words) -> None:
     wanted = JobQuery(EVERYTHING, words, Sort())
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
         store.submit([build.spec()] * 10, build.NOW)
@@ -184,7 +184,7 @@ def plan(reader: Reader, chosen: tuple[str, ...] | None, sort: str, *also: selec
 
 @pytest.mark.parametrize("sort", ["-id", "id"])
 @pytest.mark.parametrize("word", [None, *selectors.STATE_WORDS, *selectors.GROUP_WORDS, "failed,queued,running"])
-def test_pages_by_id_and_state_look_at_no_other_job(reader: Reader, word: str | None, sort: str) -> None:
+def test_pages_by_id_and_state_read_no_other_job(reader: Reader, word: str | None, sort: str) -> None:
     steps = plan(reader, None if word is None else selectors.states(word), sort)
     assert [step for step in steps if step.startswith("SCAN jobs") or "TEMP B-TREE" in step] == []
     assert any(step.startswith("SEARCH jobs USING") for step in steps)
@@ -195,8 +195,8 @@ def test_a_project_is_found_by_its_index(reader: Reader) -> None:
     assert "INDEX jobs_of_project (project=? AND id<?)" in step
 
 
-def test_a_page_goes_on_where_it_was_though_jobs_come_and_go(tmp_path: Path) -> None:
-    """Nothing is told twice or left out that was there all the time."""
+def test_paging_continues_correctly_while_jobs_come_and_go(tmp_path: Path) -> None:
+    """Nothing that was there all the time is repeated or left out."""
     with contextlib.closing(Store.open(tmp_path / "0.db")) as store:
         store.submit([build.spec()] * 30, build.NOW)
         wanted = JobQuery(EVERYTHING, None, Sort())
@@ -214,7 +214,7 @@ DEEP = base64.urlsafe_b64encode(b"[" * 30_000).decode()
     "text",
     [HALF, DEEP, "x", "!!", "é", "W10", "e30", "WyJpZCIsIHRydWUsIDEsIDEsIDFd" * 9, "WyJpZCIsIHRydWUsICJ4IiwgMSwgMV0"],
 )
-def test_what_is_no_cursor_is_refused(text: str) -> None:
+def test_an_invalid_cursor_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="cursor expected what `next` said"):
         pages.read_cursor(Sort(), text)
 
@@ -227,12 +227,12 @@ def test_a_cursor_of_another_sort_is_refused() -> None:
         pages.read_cursor(Sort("id"), pages.write_cursor(Sort("id"), Place(2**70, 1, NOW)))
 
 
-def test_a_sort_that_is_none_is_refused() -> None:
+def test_an_unknown_sort_is_refused() -> None:
     with pytest.raises(UserError, match=r'sort expected one of id, .* got "color"'):
         pages.sort("color")
 
 
-def test_states_that_are_none_are_refused_with_the_nearest() -> None:
+def test_unknown_states_are_refused_with_a_suggestion() -> None:
     with pytest.raises(UserError, match="Did you mean failed"):
         selectors.states("faild")
     assert selectors.states("active,running,failed") == ("starting", "running", "paused", "stopping", "failed")

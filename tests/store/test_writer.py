@@ -1,4 +1,4 @@
-"""The durable memory: what was put in comes out, and what makes no sense stays out."""
+"""The database: what was written can be read, and impossible rows are refused."""
 
 import contextlib
 import os
@@ -58,7 +58,7 @@ def record(store, job_id, *events):
 
 
 def run(store, job_id, **end):
-    """Let a job run and end."""
+    """Run a job to its end."""
     ended = lifecycle.Ended(3, **(end or {"exit_code": 0}))
     return record(store, job_id, lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77), ended)
 
@@ -68,7 +68,7 @@ def ids_of(store, *words, now=build.NOW):
 
 
 def raw(path, *statements):
-    """Change a database behind the store's back."""
+    """Change a database without the store."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -81,7 +81,7 @@ def everything_in(folder):
 
 # -- against a plain dictionary -----------------------------------------------------------------------------------
 
-#: Selectors, and which jobs they mean: the job, its age in milliseconds, how many are newer.
+#: Selectors, and the jobs they match: the job, its age in milliseconds, how many are newer.
 SELECTORS = (
     ("all", lambda job, age, newer: True),
     ("2", lambda job, age, newer: job.id == 2),
@@ -103,7 +103,7 @@ SELECTORS = (
 
 
 def some_spec(number):
-    """Return one of many things to ask."""
+    """Return one of many job specs."""
     dice = build.Dice(number.to_bytes(8, "big"))
     return build.spec(
         dice.one(["true", "echo 'ä' | cat", "x" * 3000]),
@@ -123,11 +123,11 @@ def some_spec(number):
 
 
 class Oops(Exception):
-    """What goes wrong on purpose."""
+    """An error raised on purpose."""
 
 
 class StoreBesideADictionary(RuleBasedStateMachine):
-    """Everything that can happen to the store happens to a dictionary too, and both must tell the same."""
+    """Everything that happens to the store happens to a dictionary too, and both must agree."""
 
     def __init__(self):
         super().__init__()
@@ -145,7 +145,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         self.store.close()
         shutil.rmtree(self.folder)
 
-    # -- what happens
+    # -- events
 
     def _submit(self, numbers):
         many = [some_spec(number) for number in numbers]
@@ -171,12 +171,12 @@ class StoreBesideADictionary(RuleBasedStateMachine):
                 *(moved.attempt, moved.outcome, moved.cause, moved.exit_code, moved.signal),
                 *(moved.allocation, moved.started_at, moved.finished_at),
             )
-            # A job that was given up before it started, and is let in again, is still at its first attempt.
+            # A job that was given up before it started and is retried is still at its first attempt.
             self.attempts[job.id][moved.attempt - 1 :] = [past]
 
     @contextlib.contextmanager
     def _undone(self):
-        """Expect what happens inside to be undone."""
+        """Expect the changes inside to be undone."""
         kept = self.jobs, self.events, self.attempts
         self.jobs = dict(self.jobs)
         self.events = {job_id: list(events) for job_id, events in self.events.items()}
@@ -228,7 +228,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     @rule()
     def the_machine_loses_power(self):
-        """Go on with the files as they lie on the disk, not closed by anybody."""
+        """Continue with the files as they are on disk, closed by nobody."""
         new = self.folder / f"{int(self.path.stem) + 1}.db"
         for suffix in ("", "-wal"):
             shutil.copy(f"{self.path}{suffix}", f"{new}{suffix}")
@@ -289,7 +289,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
 
     @rule(number=build.NUMBERS, where=st.sampled_from(["first", "last", "before", "after"]))
     def one_is_moved(self, number, where):
-        """It stands where it was put, and the order of all others is as it was."""
+        """It is where it was put, and the order of all others is unchanged."""
         waiting = [job for job in self.jobs.values() if job.is_waiting]
         job = waiting[number % len(waiting)] if waiting else None
         line = [other for other in waiting if job is not None and other.spec.priority == job.spec.priority]
@@ -304,7 +304,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         expected = [one.id for one in (*line[:spot], moved, *line[spot:])]
         assert [one.id for one in sorted([*line, moved], key=lambda one: (one.rank, one.id))] == expected
 
-    # -- what holds
+    # -- invariants
 
     @invariant()
     def what_need_not_be_read_is_what_would_be_read(self):
@@ -335,7 +335,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
             "SELECT queued, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign "
             "FROM requests JOIN lines ON request = requests.id"
         )
-        # Counters are equal also where one of them has a zero and the other nothing.
+        # Counters are equal even if one of them has a zero and the other nothing.
         lengths = Counter({rows.request_of(request): queued for queued, *request in kept})
         assert lengths == Counter(j.spec.request for j in self.jobs.values() if j.state is State.QUEUED)
 
@@ -380,11 +380,11 @@ TestTheStoreTellsWhatADictionaryWould = StoreBesideADictionary.TestCase
 # -- jobs ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_job_is_number_one_and_the_others_follow(store):
+def test_ids_start_at_one_and_are_consecutive(store):
     assert submit(store, *[build.spec()] * 3) == [1, 2, 3]
 
 
-def test_the_id_of_a_forgotten_job_is_never_given_again(store, path):
+def test_the_id_of_a_deleted_job_is_never_reused(store, path):
     submit(store, *[build.spec()] * 3)
     store.close()
     raw(path, "DELETE FROM jobs WHERE id >= 2")
@@ -392,14 +392,14 @@ def test_the_id_of_a_forgotten_job_is_never_given_again(store, path):
         assert submit(again) == [4]
 
 
-def test_a_forgotten_job_is_no_longer_counted(store, path):
+def test_a_deleted_job_is_no_longer_counted(store, path):
     submit(store, *[build.spec()] * 3)
     raw(path, "DELETE FROM jobs WHERE id = 2")
     assert store.counts()["queued"] == 2
     assert [job.id for job in store.head(9)] == [1, 3]
 
 
-def test_a_job_that_is_not_there_is_an_error_that_names_the_newest(store):
+def test_the_error_about_an_unknown_job_names_the_newest(store):
     submit(store, *[build.spec()] * 2)
     for unknown in (0, -1, 3, 2**63, -(2**70)):
         with pytest.raises(NotFound, match=rf"there is no job {unknown} \(the newest is 2\)"):
@@ -411,7 +411,7 @@ def test_before_the_first_job_the_error_says_so(store):
         store.job(1)
 
 
-def test_an_event_that_cannot_happen_changes_nothing(store):
+def test_an_impossible_event_changes_nothing(store):
     submit(store)
     with pytest.raises(Bug, match="Resumed cannot happen"), store.batch():
         store.record(store.job(1), lifecycle.Resumed(1))
@@ -419,7 +419,7 @@ def test_an_event_that_cannot_happen_changes_nothing(store):
     assert len(store.events(1)) == 1
 
 
-def test_an_event_about_a_job_that_has_moved_on_is_a_bug_and_changes_nothing(store):
+def test_an_event_for_an_outdated_job_is_a_bug_and_changes_nothing(store):
     submit(store)
     stale = store.job(1)
     held = record(store, 1, lifecycle.HoldAsked(5))
@@ -428,7 +428,7 @@ def test_an_event_about_a_job_that_has_moved_on_is_a_bug_and_changes_nothing(sto
     assert store.job(1) == held
 
 
-def test_an_event_tells_the_reason_it_was_given(store):
+def test_an_event_is_stored_with_its_detail(store):
     submit(store)
     with store.batch():
         store.record(store.job(1), lifecycle.Placed(8, build.ids(0)), "FAKE-0")
@@ -436,7 +436,7 @@ def test_an_event_tells_the_reason_it_was_given(store):
     assert store.events(1)[1:] == [EventRow(8, "Placed", "FAKE-0"), EventRow(9, "Stuck", "would not die: 77")]
 
 
-def test_each_attempt_of_a_retried_job_keeps_its_own_result(store):
+def test_each_attempt_of_a_retried_job_keeps_its_result(store):
     submit(store)
     run(store, 1, exit_code=3)
     record(store, 1, lifecycle.RetryAsked(4))
@@ -444,14 +444,14 @@ def test_each_attempt_of_a_retried_job_keeps_its_own_result(store):
     assert [(past.attempt, past.outcome) for past in store.attempts(1)] == [(1, Outcome.FAILED), (2, Outcome.DONE)]
 
 
-def test_an_environment_is_kept_once_per_content(store):
+def test_an_environment_is_stored_once_per_content(store):
     with store.batch():
         first, same, other = (store.keep_environ(blob) for blob in (b"A=1", b"A=1", b"A=2\0B=\xff"))
     assert first == same != other
     assert (store.environ(first), store.environ(other), store.environ(None)) == (b"A=1", b"A=2\0B=\xff", b"")
 
 
-def test_a_fact_is_the_latest_that_was_set(store):
+def test_a_fact_has_the_value_set_last(store):
     assert store.fact("paused") is None
     for value in ("yes", "no"):
         with store.batch():
@@ -459,37 +459,37 @@ def test_a_fact_is_the_latest_that_was_set(store):
     assert store.fact("paused") == "no"
 
 
-# -- selections ---------------------------------------------------------------------------------------------------
+# -- selectors ----------------------------------------------------------------------------------------------------
 
 
-def test_thousands_of_ids_can_be_asked_for_at_once(store):
+def test_thousands_of_ids_can_be_selected_at_once(store):
     submit(store, *[build.spec()] * 6000)
     odd = [str(n) for n in range(1, 6000, 2)]
     assert ids_of(store, *odd) == ids_of(store, ",".join(odd)) == [int(word) for word in odd]
 
 
-def test_as_many_words_as_a_selection_may_have_can_be_asked_for(store):
+def test_the_maximum_number_of_selectors_can_be_evaluated(store):
     submit(store, build.spec(name="x"))
     words = [f"name:x{'*' * n}" for n in range(selectors.MOST_PARTS)]
     assert ids_of(store, *words) == ids_of(store, "+".join(words)) == [1]
 
 
-def test_a_word_cannot_leave_its_place_in_the_query(store):
+def test_a_selector_cannot_inject_sql(store):
     submit(store, build.spec(name="x"))
     assert ids_of(store, "name:' OR 1=1 --", "project:x') OR ('1", "tag:?", "name:{where}", "name::most") == []
 
 
-def test_no_word_means_no_job(store):
+def test_without_a_selector_no_job_is_selected(store):
     submit(store)
     assert ids_of(store) == []
 
 
-def test_a_job_long_past_the_oldest_is_no_job(store):
+def test_a_relative_selector_beyond_the_oldest_job_matches_nothing(store):
     submit(store)
     assert ids_of(store, "@~999999999999999999") == []
 
 
-def test_there_is_no_sweep_yet(store):
+def test_an_unknown_sweep_is_an_error(store):
     with pytest.raises(UserError, match='there is no sweep "lr"'):
         ids_of(store, "sweep:lr")
 
@@ -497,7 +497,7 @@ def test_there_is_no_sweep_yet(store):
 # -- transactions -------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_sees_nothing_of_a_batch_before_its_end(store, path):
+def test_a_reader_sees_no_part_of_an_uncommitted_batch(store, path):
     with contextlib.closing(Reader.open(path)) as reader:
         with store.batch():
             store.submit([build.spec()], 1)
@@ -505,12 +505,12 @@ def test_a_reader_sees_nothing_of_a_batch_before_its_end(store, path):
         assert reader.last_id() == 1
 
 
-def test_a_reader_cannot_change_anything(store, path):
+def test_a_reader_cannot_write(store, path):
     with contextlib.closing(Reader.open(path)) as reader, pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader.connection.execute("DELETE FROM jobs")
 
 
-def test_a_batch_after_a_failed_one_is_kept(store):
+def test_a_batch_after_a_failed_one_is_committed(store):
     with contextlib.suppress(Oops), store.batch():
         store.submit([build.spec("first")], 1)
         raise Oops
@@ -560,7 +560,7 @@ def test_a_batch_after_a_failed_one_is_kept(store):
         "environ = 999",
     ],
 )
-def test_a_row_that_makes_no_sense_is_refused_whatever_the_program_believes(store, change):
+def test_an_impossible_row_is_refused_by_the_schema(store, change):
     submit(store)
     before = store.job(1)
     with pytest.raises(sqlite3.IntegrityError), store.batch():
@@ -585,13 +585,13 @@ def test_a_row_that_makes_no_sense_is_refused_whatever_the_program_believes(stor
         "INSERT INTO attempts (job, attempt, outcome, allocation, finished_at) VALUES (999, 1, 'done', '[]', 1)",
     ],
 )
-def test_the_other_tables_refuse_nonsense_too(store, statement):
+def test_the_other_tables_refuse_impossible_rows_too(store, statement):
     submit(store)
     with pytest.raises(sqlite3.IntegrityError), store.batch():
         store.connection.execute(statement)
 
 
-def test_what_happened_can_never_be_altered(store):
+def test_events_can_never_be_altered(store):
     submit(store)
     with pytest.raises(sqlite3.IntegrityError, match="an event is never altered"), store.batch():
         store.connection.execute("UPDATE events SET detail = 'it was somebody else'")
@@ -602,7 +602,7 @@ def test_what_happened_can_never_be_altered(store):
 
 
 def refused(path, error=MachineError):
-    """Open a file that must be refused in one line and left as it is, with nothing put beside it; return the line."""
+    """Open a file that must be refused in one line and left unchanged, with no new file beside it; return the line."""
     before = everything_in(path.parent)
     with pytest.raises(error) as caught:
         Store.open(path)
@@ -615,14 +615,14 @@ def refused(path, error=MachineError):
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    """The bytes of a database with some jobs in it, closed properly."""
+    """Return the bytes of a database with some jobs, closed properly."""
     path = tmp_path_factory.mktemp("sound") / "dibs.db"
     with contextlib.closing(Store.open(path)) as store:
         submit(store, *[build.spec("x" * 200)] * 300)
     return path.read_bytes()
 
 
-def test_nobody_else_can_read_what_is_written(path):
+def test_the_files_are_private(path):
     before = os.umask(0)
     try:
         with contextlib.closing(Store.open(path)) as store:
@@ -633,17 +633,17 @@ def test_nobody_else_can_read_what_is_written(path):
     assert modes == {"dibs.db": 0o600, "dibs.db-wal": 0o600, "dibs.db-shm": 0o600}
 
 
-def test_a_commit_returns_only_when_the_disk_has_it(store):
+def test_a_commit_returns_only_when_it_is_on_disk(store):
     assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_schema_is_not_trusted(store):
+def test_the_schema_is_not_trusted(store):
     assert store.connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
     assert store.connection.execute("PRAGMA cell_size_check").fetchone() == (1,)
 
 
-def test_what_need_not_be_synced_is_kept_and_the_next_commit_is_synced_again(store, path):
+def test_an_unsynced_commit_is_kept_and_the_next_one_is_synced_again(store, path):
     with store.batch(is_synced=False):
         assert store.connection.execute("PRAGMA synchronous").fetchone() == (1,)
         store.submit([build.spec()], build.NOW)
@@ -659,7 +659,7 @@ def log_of(path):
     return path.with_name("dibs.db-wal")
 
 
-def test_the_log_has_its_length_before_the_first_commit_and_keeps_it(store, path):
+def test_the_wal_is_allocated_before_the_first_commit_and_keeps_its_size(store, path):
     assert log_of(path).stat().st_size == database.LOG_BYTES
     for _ in range(8 * SETTLE_AFTER):
         submit(store)
@@ -670,14 +670,14 @@ def test_the_log_has_its_length_before_the_first_commit_and_keeps_it(store, path
         assert reader.counts()["queued"] == 8 * SETTLE_AFTER + 1
 
 
-def test_a_log_is_not_settled_after_few_commits(store, path):
+def test_the_wal_is_not_checkpointed_after_few_commits(store, path):
     before = path.read_bytes()
     submit(store)
     store.settle()
     assert path.read_bytes() == before
 
 
-def test_what_a_killed_writer_left_in_a_prepared_log_is_there_again(store, path, tmp_path):
+def test_commits_of_a_killed_writer_are_recovered_from_a_preallocated_wal(store, path, tmp_path):
     submit(store, build.spec("kept"))
     (tmp_path / "copy").mkdir()
     for name in ("dibs.db", "dibs.db-wal"):
@@ -688,14 +688,14 @@ def test_what_a_killed_writer_left_in_a_prepared_log_is_there_again(store, path,
 
 
 @pytest.mark.parametrize("zeros", [32, 4096, database.LOG_BYTES])
-def test_a_log_that_was_only_prepared_is_no_log(path, sound, zeros):
+def test_a_preallocated_wal_of_zeros_is_empty(path, sound, zeros):
     path.write_bytes(sound)
     log_of(path).write_bytes(bytes(zeros))
     with contextlib.closing(Store.open(path)) as store:
         assert store.counts()["queued"] == 300
 
 
-def test_a_file_that_was_cut_off_is_not_called_whole_for_a_log_that_was_only_prepared(path, sound):
+def test_a_truncated_file_is_detected_beside_a_preallocated_wal(path, sound):
     path.write_bytes(sound[:-100])
     log_of(path).write_bytes(bytes(database.LOG_BYTES))
     with pytest.raises(MachineError, match="ends in the middle of a page"):
@@ -703,7 +703,7 @@ def test_a_file_that_was_cut_off_is_not_called_whole_for_a_log_that_was_only_pre
     assert path.read_bytes() == sound[:-100]
 
 
-def test_without_room_for_the_log_it_is_as_long_as_what_is_in_it(path):
+def test_without_disk_space_the_wal_is_not_preallocated(path):
     script = f"""
 import pathlib, resource, signal
 from dibs.store import database
@@ -716,7 +716,7 @@ assert connection.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_an_active_job_that_is_edited_is_not_taken_from_memory(store):
+def test_an_edited_active_job_is_read_from_the_database(store):
     submit(store)
     job = record(store, JobId(1), lifecycle.Placed(1, build.ids(0)))
     with store.batch():
@@ -725,7 +725,7 @@ def test_an_active_job_that_is_edited_is_not_taken_from_memory(store):
     assert store.job(JobId(1)).spec.time_limit_s == 90.0
 
 
-def test_a_step_that_is_undone_is_undone_in_memory_too(store):
+def test_a_step_that_is_rolled_back_is_rolled_back_in_the_cache_too(store):
     submit(store)
     with store.batch():
         with contextlib.suppress(Oops), store.step():
@@ -734,8 +734,8 @@ def test_a_step_that_is_undone_is_undone_in_memory_too(store):
         assert store.job(JobId(1)).word == "queued"
 
 
-def test_a_step_for_which_there_is_no_room_says_so(store):
-    """SQLite undoes the whole batch then: that there is no step any more is not what people should read."""
+def test_a_step_on_a_full_disk_raises_the_disk_error(store):
+    """SQLite rolls back the whole batch then; an error about the missing savepoint would hide the cause."""
     (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
     store.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(sqlite3.OperationalError, match="full"), store.batch(), store.step():
@@ -745,7 +745,7 @@ def test_a_step_for_which_there_is_no_room_says_so(store):
     assert store.job(JobId(1)).word == "queued"
 
 
-def test_a_job_that_ended_and_was_forgotten_in_one_batch_is_not_there(store):
+def test_a_job_finished_and_deleted_in_one_batch_is_not_found(store):
     submit(store)
     with store.batch():
         for event in (lifecycle.Placed(1, build.ids(0)), lifecycle.Ended(2, exit_code=0)):
@@ -757,7 +757,7 @@ def test_a_job_that_ended_and_was_forgotten_in_one_batch_is_not_there(store):
 
 
 @pytest.mark.parametrize("name", ["a b?c#d%41.db", "ä.db"])
-def test_any_file_name_will_do(tmp_path, name):
+def test_any_file_name_works(tmp_path, name):
     with contextlib.closing(Store.open(tmp_path / name)) as store:
         submit(store)
         with contextlib.closing(Reader.open(tmp_path / name)) as reader:
@@ -790,13 +790,13 @@ def test_the_file_of_the_first_release_is_upgraded_with_its_batches(path):
         assert store.batch_tally(1) == BatchTally(size=3, finished=2, done=1, bad=1)
 
 
-def test_the_file_of_a_newer_dibs_is_refused_and_left_alone(store, path):
+def test_the_file_of_a_newer_dibs_is_refused_and_unchanged(store, path):
     store.close()
     raw(path, "PRAGMA user_version = 99")
     assert "was written by a newer dibs (schema 99" in refused(path, UserError)
 
 
-def test_a_job_of_the_first_schema_is_still_there_after_the_upgrade(path):
+def test_a_job_of_the_first_schema_survives_the_upgrade(path):
     job = (
         "INSERT INTO jobs (command, cwd, request, name, project, priority, env, umask, tags, submitted_at)"
         " VALUES ('old', '/', 1, 'old', 'default', 0, '[]', 18, '[]', 0);"
@@ -817,12 +817,12 @@ def test_a_job_of_the_first_schema_is_still_there_after_the_upgrade(path):
     ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"],
     ids=["with tables", "with a version", "of another program"],
 )
-def test_somebody_elses_database_is_refused_and_left_alone(path, statement):
+def test_the_database_of_another_program_is_refused_and_unchanged(path, statement):
     raw(path, statement)
     assert "is not a database of dibs" in refused(path, UserError)
 
 
-def test_the_file_of_an_older_dibs_is_upgraded_and_a_copy_is_kept(path):
+def test_the_file_of_an_older_dibs_is_upgraded_after_a_backup(path):
     first = database.read_sql(database.MIGRATIONS[0])
     with contextlib.closing(sqlite3.connect(path)) as old:
         old.executescript(f"{first} PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
@@ -839,26 +839,26 @@ def test_an_empty_file_becomes_a_database(path):
 
 
 @pytest.mark.parametrize("garbage", [b"\0", b"\0" * 4096, b"hello", b"garbage " * 4096, b"SQLite format 3\0" * 256])
-def test_a_file_of_garbage_is_refused_and_left_as_it_is(path, garbage):
+def test_a_file_of_garbage_is_refused_and_unchanged(path, garbage):
     path.write_bytes(garbage)
     assert "is damaged" in refused(path)
 
 
 @pytest.mark.parametrize("kept", [1, 16, 99, 100, 512, 4095, 4096, 4097, 40_960, 0.5, -4096, -100, -1])
-def test_a_file_that_was_cut_off_is_refused_and_left_as_it_is(path, sound, kept):
+def test_a_truncated_file_is_refused_and_unchanged(path, sound, kept):
     path.write_bytes(sound[: int(len(sound) * kept) if isinstance(kept, float) else kept])
     assert "is damaged" in refused(path)
 
 
 @pytest.mark.parametrize("page", [1, 5, 20])
-def test_a_file_with_a_broken_page_is_refused_and_left_as_it_is(path, sound, page):
+def test_a_file_with_a_broken_page_is_refused_and_unchanged(path, sound, page):
     path.write_bytes(sound[: page * 4096] + b"\xff" * 4096 + sound[(page + 1) * 4096 :])
     assert "is damaged" in refused(path)
 
 
 @pytest.fixture
 def used(path):
-    """A database that was last used in the run of the machine that is called `this`."""
+    """Return a database that was last used in the boot that is called `this`."""
     with contextlib.closing(Store.open(path)) as store, store.batch():
         store.set_fact("boot", "this")
         store.submit([build.spec("x" * 200)] * 300, build.NOW)
@@ -871,7 +871,7 @@ def is_checked_first(path, boot="this", small_bytes=0):
     return is_checked
 
 
-def test_a_large_file_in_use_since_the_machine_came_up_is_checked_later(used):
+def test_a_large_file_last_used_in_this_boot_is_checked_later(used):
     assert not is_checked_first(used)
 
 
@@ -883,14 +883,14 @@ def test_every_other_file_is_checked_first(used, tmp_path):
     assert not is_checked_first(used)
 
 
-def test_the_later_check_of_a_sound_file_says_nothing(used):
+def test_the_later_check_of_a_sound_file_reports_nothing(used):
     check = database.Check(used)
     check.run()
     check.stop()
     assert not is_checked_first(used)
 
 
-def test_the_later_check_finds_what_the_first_one_would_and_then_that_one_comes_first(used):
+def test_after_the_later_check_found_damage_the_file_is_checked_before_use(used):
     whole = used.read_bytes()
     used.write_bytes(whole[: 20 * 4096] + b"\xff" * 4096 + whole[21 * 4096 :])
     assert not is_checked_first(used)
@@ -903,8 +903,8 @@ def test_the_later_check_finds_what_the_first_one_would_and_then_that_one_comes_
     assert not is_checked_first(used)
 
 
-def test_a_check_that_is_stopped_finds_nothing(used):
-    """Whatever it would have said: it was interrupted in the middle of it."""
+def test_an_interrupted_check_reports_nothing(used):
+    """Whatever it would have reported: it was interrupted halfway."""
     check = database.Check(used)
     check._connection.set_progress_handler(lambda: (check.stop(), 1)[1], 1)
     check.run()
@@ -916,7 +916,7 @@ def test_the_refusal_of_a_damaged_file_says_how_to_restore_it(path):
     assert "dibs doctor --repair" in refused(path)
 
 
-def test_what_cannot_be_opened_at_all_is_not_called_damaged(tmp_path):
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
     folder = tmp_path / "dibs.db"
     folder.mkdir()
     assert f"{folder} cannot be opened (unable to open database file)" in refused(folder)
@@ -931,7 +931,7 @@ def test_a_sound_file_is_opened(path, sound):
 # -- a million jobs -----------------------------------------------------------------------------------------------
 
 EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "job", "dependants", "outcomes", "counts")
-#: What a move asks, and what housekeeping does every half minute.
+#: The queries of a move, and of the cleanup every half minute.
 OFTEN = (
     "first_rank",
     "last_rank",
@@ -946,7 +946,7 @@ FORECASTS = ("to_begin", "first_dependants", "batch_room", "runtimes", "add_runt
 
 
 @pytest.mark.parametrize("name", EVERY_TURN + OFTEN + FORECASTS)
-def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
+def test_no_query_of_a_turn_or_a_forecast_scans_all_jobs(store, name):
     names = (
         "since",
         "now",
@@ -969,7 +969,7 @@ def test_no_turn_and_no_forecast_looks_through_all_jobs(store, name):
 
 
 @pytest.mark.parametrize("word", ["running", "queued", "unfinished"])
-def test_words_for_the_few_do_not_look_through_the_many_that_are_finished(store, word):
+def test_selectors_of_few_jobs_do_not_scan_finished_ones(store, word):
     where, values = store.where(selectors.parse([word]), build.NOW)
     query = store.queries["selected_words"].replace("{where}", where)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
