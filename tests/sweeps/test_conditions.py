@@ -1,4 +1,4 @@
-"""What `when` and `exclude` understand."""
+"""The conditions of `when` and `exclude`."""
 
 import pytest
 
@@ -30,7 +30,7 @@ from dibs.sweeps import conditions
         ("not absent", True),
     ],
 )
-def test_a_condition_says_what_python_would(text, expected):
+def test_a_condition_evaluates_as_in_python(text, expected):
     data = {"opt": "sgd", "bs": 64, "lr": 0.1, "fast": True, "slow": False, "none": None, "model.depth": 3}
     assert conditions.parse(text).holds(data) is expected
 
@@ -55,12 +55,12 @@ def test_a_condition_knows_its_names():
         "f'{a}'",
     ],
 )
-def test_nothing_else_is_understood(text):
+def test_other_syntax_is_refused(text):
     with pytest.raises(errors.UserError, match="expected a condition such as"):
         conditions.parse(text)
 
 
 @pytest.mark.parametrize("text", ["opt < 3", "1 / zero > 0", "3 in bs"])
-def test_a_condition_that_cannot_be_answered_says_for_what(text):
+def test_a_condition_that_cannot_be_evaluated_names_the_point(text):
     with pytest.raises(errors.UserError, match=r"cannot tell whether .* holds for"):
         conditions.parse(text).holds({"opt": "sgd", "zero": 0, "bs": 64})

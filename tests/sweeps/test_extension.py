@@ -1,4 +1,4 @@
-"""More runs like one: the same command with other values in it, or none at all."""
+"""More runs like one: the same command with other values in it, or an error."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def commands(found: Sequence[extension.Further]) -> list[str | tuple[str, ...]]:
         ("t {args}", "t --lr=0.1 --seed=0", {"lr": 0.1, "seed": 0}, {"lr": 0.2}, "t --lr=0.2 --seed=0"),
     ],
 )  # fmt: skip
-def test_only_what_changes_is_written_anew(
+def test_only_changed_values_are_rewritten(
     template: str, own: str, params: dict[str, Data], change: dict[str, Data], expected: str
 ) -> None:
-    """Of the rest the spelling stays, which is only in the command."""
+    """The others keep their spelling, which only the command has."""
     assert commands(extension.further(sweep(template), spec(own, params), [change], 9)) == [expected]
 
 
-def test_words_stay_words_and_folders_are_made() -> None:
+def test_argument_lists_and_folders_are_extended_too() -> None:
     model = spec("t 0 runs/0", {"seed": 0}, argv=("t", "0", "runs/0"))
     found = extension.further(
         sweep("t {seed} {dir}", "runs/{seed}", ("t", "{seed}", "{dir}")), model, [{"seed": 1}, {"seed": 2}], 9
@@ -60,12 +60,12 @@ def test_words_stay_words_and_folders_are_made() -> None:
     assert [(one.point.index, one.folder) for one in found] == [(9, "runs/1"), (10, "runs/2")]
 
 
-def test_a_command_that_was_not_made_of_the_parameters_is_not_repeated() -> None:
+def test_a_command_that_does_not_match_the_parameters_is_refused() -> None:
     with pytest.raises(UserError, match="the command of run 3 is not what"):
         extension.further(sweep("t {seed}"), spec("t --other 0", {"seed": 0}), [{"seed": 1}], 9)
 
 
-def test_a_parameter_that_the_run_does_not_have_is_refused() -> None:
+def test_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(UserError, match=r'expected parameters of the run \(seed\), got "sede"'):
         extension.further(sweep("t {seed}"), spec("t 0", {"seed": 0}), [{"sede": 1}], 9)
 
@@ -74,8 +74,8 @@ SCALARS = st.one_of(st.booleans(), st.integers(-(10**6), 10**6), st.floats(-1e6,
 
 
 @given(st.lists(SCALARS, min_size=1, max_size=4), st.integers(0, 10**6))
-def test_whatever_the_values_are_the_others_stay(row: list[Data], seed: int) -> None:
-    """A run whose values nobody spelled in a way of his own can always be repeated."""
+def test_unchanged_values_stay_whatever_they_are(row: list[Data], seed: int) -> None:
+    """A run whose values have their default spelling can always be repeated."""
     names = [f"p{n}" for n in range(len(row))]
     written = [values.value_of_data(data) for data in row]
     if any("\0" in one.text for one in written):
@@ -92,6 +92,6 @@ def test_whatever_the_values_are_the_others_stay(row: list[Data], seed: int) -> 
     try:
         found = extension.further(sweep(template.source), model, [{"seed": seed}], 1)
     except UserError:
-        # Two spellings of one number stand side by side, say 1 and 1.0: refused, never wrong.
+        # Two spellings of one number side by side, say 1 and 1.0: refused, never wrong.
         return
     assert commands(found) == [line(seed)]

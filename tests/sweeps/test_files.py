@@ -1,4 +1,4 @@
-"""Sweep files: YAML, JSON, TOML, CSV and those of wandb; and one clear line for whatever is wrong in them."""
+"""Sweep files: YAML, JSON, TOML, CSV and those of wandb; and one clear line for every mistake in them."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def load(tmp_path):
 
 
 def texts(sweep):
-    """Return the values of all points as they are written, joined."""
+    """Return the values of all points as written, joined."""
     return [" ".join(value.text for value in point.values) for point in sweep.points()]
 
 
@@ -65,8 +65,8 @@ def test_every_key_is_read(load):
     assert sweep.notes == ()
 
 
-def test_values_stay_as_they_were_typed(load):
-    """Also those that YAML reads as something else: 1e-3 as text, 1.0e-5 as a float, `on` as a truth, 010 as eight."""
+def test_values_keep_their_spelling(load):
+    """Even where YAML reads something else: 1e-3 as text, 1.0e-5 as a float, `on` as a boolean, 010 as eight."""
     sweep = load(
         "a.yaml", "command: x {a}\nparameters: {a: [1e-3, 1.0e-5, 0.10, on, 010, 12:30:00, '5', 2026-01-01, ~]}"
     )
@@ -85,13 +85,13 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_the_same_sweep_in_every_format(load, name):
+def test_every_format_gives_the_same_sweep(load, name):
     sweep = load(name, SAME[name])
     expected = [("x", lr, opt) for lr in ("0.10", "1.0e-5") for opt in ("a b", '{"k":[1,2]}')]
     assert commands(sweep) == expected
 
 
-def test_a_table_is_one_run_a_row(load):
+def test_a_csv_file_is_one_run_per_row(load):
     sweep = load("a.csv", b'\xef\xbb\xbflr,name\r\n1e-3,"a, b"\r\n\r\n0.1,\r\n')
     assert [point.data() for point in sweep.points()] == [{"lr": 0.001, "name": "a, b"}, {"lr": 0.1, "name": ""}]
     assert texts(sweep) == ["1e-3 a, b", "0.1 "]
@@ -99,7 +99,7 @@ def test_a_table_is_one_run_a_row(load):
         sweep.check()
 
 
-def test_blocks_zip_and_when(load):
+def test_blocks_zip_and_when_are_supported(load):
     sweep = load(
         "a.yaml",
         "command: x {args}\nzip: [model, ckpt]\nwhen: {m: opt == 'sgd'}\n"
@@ -115,7 +115,7 @@ def test_blocks_zip_and_when(load):
     ]
 
 
-def test_ranges_may_be_written_as_wandb_does(load):
+def test_ranges_may_use_the_notation_of_wandb(load):
     sweep = load("a.yaml", "command: x {a} {b}\nsample: 3\nparameters: {a: {values: [1, 2]}, b: {min: 0.5, max: 1.5}}")
     assert all(0.5 <= point.data()["b"] <= 1.5 for point in sweep.points())
 
@@ -168,7 +168,7 @@ def test_ranges_may_be_written_as_wandb_does(load):
         ("a: !!python/object:os.system x", "expected YAML, got something else: line"),
     ],
 )
-def test_what_is_wrong_is_one_line_with_file_and_key(load, tmp_path, text, complaint):
+def test_a_mistake_is_a_one_line_error_with_file_and_key(load, tmp_path, text, complaint):
     with pytest.raises(errors.UserError) as caught:
         load("a.yaml", text)
     line = caught.value.line()
@@ -197,14 +197,14 @@ def test_what_is_wrong_is_one_line_with_file_and_key(load, tmp_path, text, compl
         ("a.txt", "x", "expected a sweep file (.yaml, .yml, .json, .toml, .csv), got"),
     ],
 )
-def test_what_is_not_well_formed_is_one_line(load, name, text, complaint):
+def test_a_malformed_file_is_a_one_line_error(load, name, text, complaint):
     with pytest.raises(errors.UserError) as caught:
         load(name, text)
     assert complaint in caught.value.line()
     assert "\n" not in caught.value.line()
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
+def test_an_unreadable_file_is_a_one_line_error(tmp_path):
     with pytest.raises(errors.UserError, match="cannot be read: no such file or directory"):
         files.load(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").mkdir()
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
         files.load(tmp_path / "b.yaml")
 
 
-def test_only_a_yaml_file_costs_yaml(tmp_path):
+def test_yaml_is_imported_only_for_a_yaml_file(tmp_path):
     (tmp_path / "a.json").write_text(SAME["a.json"])
     program = "import sys; from dibs.sweeps import files as s; s.load(sys.argv[1]); print('yaml' in sys.modules)"
     done = subprocess.run(
@@ -233,7 +233,7 @@ parameters:
 """
 
 
-def test_a_wandb_grid_is_read_as_it_is(load):
+def test_a_wandb_grid_file_is_accepted_unchanged(load):
     sweep = load("sweep.yaml", WANDB)
     assert commands(sweep) == [
         ("/usr/bin/env", "python", "train.py", f"--lr={lr}", "--epochs=5", "--fast=True", f"--k={k}")
@@ -243,7 +243,7 @@ def test_a_wandb_grid_is_read_as_it_is(load):
     assert (sweep.metric, sweep.goal) == ("val_loss", "minimize")
 
 
-def test_a_wandb_command_with_its_macros(load):
+def test_the_macros_of_a_wandb_command_are_supported(load):
     words = ["${env}", "torchrun", "${program}", "--flag", "{x}", "${args_no_boolean_flags}", "c=${args_json}"]
     sweep = load("sweep.yaml", WANDB + f"command: {json.dumps(words)}\n")
     first = commands(sweep)[0]
@@ -272,7 +272,7 @@ parameters:
 """
 
 
-def test_a_wandb_search_at_random_is_read_as_it_is(load):
+def test_a_wandb_random_search_is_accepted_unchanged(load):
     sweep = load("sweep.yaml", DISTRIBUTIONS)
     found = [point.data() for point in sweep.points()]
     assert len(found) == 200
@@ -286,7 +286,7 @@ def test_a_wandb_search_at_random_is_read_as_it_is(load):
     assert "c is drawn from 0.04979 to 1: the bounds of log_uniform are exponents of e" in sweep.notes
 
 
-def test_a_wandb_search_at_random_needs_an_end(load):
+def test_a_wandb_random_search_needs_a_run_count(load):
     sweep = load("sweep.yaml", "program: t.py\nmethod: random\nparameters: {a: {values: [1, 2]}}")
     with pytest.raises(errors.UserError, match="--sample N"):
         sweep.points()
@@ -319,7 +319,7 @@ RANDOM = "method: random\nprogram: t\nparameters: {a: "
         (f"{RANDOM}{{parameters: {{b: {{value: 1}}}}}}}}", 'a: unknown key "parameters".'),
     ],
 )
-def test_what_is_wrong_in_a_wandb_file_is_one_line(load, text, complaint):
+def test_a_mistake_in_a_wandb_file_is_a_one_line_error(load, text, complaint):
     with pytest.raises(errors.UserError) as caught:
         load("sweep.yaml", text)
     assert complaint in caught.value.line()

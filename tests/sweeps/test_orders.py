@@ -1,4 +1,4 @@
-"""Orders by chance: the old tool's one, and the one that needs no memory."""
+"""Random orders: that of simple_hypersearch, and one that needs no memory."""
 
 import itertools
 import random
@@ -13,7 +13,7 @@ from dibs.sweeps import orders
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 42, 123, -5, 2**70])
 @pytest.mark.parametrize("size", [0, 1, 2, 9, 1000, 5000])
-def test_shuffled_is_the_order_of_the_standard_library(size, seed):
+def test_shuffled_equals_the_standard_library(size, seed):
     expected = array("I", range(size))
     random.Random(seed).shuffle(expected)
     assert list(orders.shuffled(size, random.Random(seed).getrandbits)) == list(expected)
@@ -25,7 +25,7 @@ def test_scattered_has_every_number_once(size, seed):
 
 
 @given(st.integers(1, 10**24), st.integers(0, 2**64), st.data())
-def test_scattered_gives_any_place_at_once(size, seed, data):
+def test_scattered_has_random_access(size, seed, data):
     order = orders.ScatteredOrder(size, seed)
     place = data.draw(st.integers(0, size - 1))
     other = data.draw(st.integers(0, size - 1))
@@ -33,8 +33,8 @@ def test_scattered_gives_any_place_at_once(size, seed, data):
     assert (order.at(place) == order.at(other)) == (place == other)
 
 
-def test_scattered_does_not_look_like_a_pattern():
-    """Of a thousand places each tenth gets about a tenth, neighbours are apart, and another seed is another order."""
+def test_scattered_shows_no_pattern():
+    """Each tenth of a thousand places gets about a tenth, neighbours are apart, and another seed is another order."""
     size = 10**6
     first = orders.ScatteredOrder(size, 1)[:1000]
     tenths = [sum(number // (size // 10) == tenth for number in first) for tenth in range(10)]
@@ -43,21 +43,21 @@ def test_scattered_does_not_look_like_a_pattern():
     assert len({*first} & {*orders.ScatteredOrder(size, 2)[:1000]}) < 20
 
 
-def test_places_beyond_the_end_are_refused_and_negative_ones_count_from_it():
+def test_places_beyond_the_end_are_refused_and_negative_ones_count_from_the_end():
     order = orders.ScatteredOrder(10, 0)
     assert order[-1] == order[9]
     with pytest.raises(IndexError):
         order[10]
 
 
-def test_small_orders_are_those_of_the_old_tool_and_large_ones_begin_at_once():
+def test_small_orders_equal_simple_hypersearch_and_large_ones_start_at_once():
     size = orders.WHOLE
     assert [*map(orders.order(size, 0), range(size))] == [*orders.shuffled(size, random.Random(0).getrandbits)]
     assert orders.order(size + 1, 0)(size) == orders.ScatteredOrder(size + 1, 0)[size]
 
 
-def test_an_order_is_the_same_for_ever():
-    """People have run half of a sweep; the other half must not change with a release."""
+def test_an_order_never_changes():
+    """Users may have run half of a sweep; a release must not change the other half."""
     assert list(map(orders.order(9, 0), range(9))) == [7, 5, 1, 3, 4, 2, 0, 8, 6]
     assert orders.ScatteredOrder(10**12, 7)[:3] == [573654213286, 696466849947, 563290587706]
     assert orders.derive_seed(1, "lr", 0) == 8994935239505489385

@@ -8,7 +8,7 @@ from dibs.sweeps.grid import Points
 
 
 def commands(*words):
-    """Return all commands of `dibs map WORDS`."""
+    """Return all commands of `dibs map ARGUMENTS`."""
     command, space = parallel_args.parse(words)
     writer = templates.Writer(command)
     return [writer.command(point) for point in Points(space)]
@@ -31,16 +31,16 @@ def commands(*words):
         ("x {//} ::: a /b /c/ .hid", ["x .", "x /", "x /", "x ."]),
     ],
 )
-def test_arguments_go_where_parallel_would_put_them(typed, expected):
+def test_arguments_are_placed_as_gnu_parallel_does(typed, expected):
     assert [" ".join(words) for words in commands(*typed.split())] == expected
 
 
-def test_one_word_is_for_the_shell_and_its_arguments_are_quoted():
+def test_a_single_word_is_a_shell_command_with_quoted_arguments():
     assert commands("gzip {} > {#}.gz", ":::", "a b", "c") == ["gzip 'a b' > 1.gz", "gzip c > 2.gz"]
     assert commands("gzip", ":::", "a b") == ["gzip 'a b'"]
 
 
-def test_several_words_reach_the_program_as_they_are():
+def test_several_words_are_passed_unchanged():
     assert commands("gzip", "{}", "x{}", ":::", "a b") == [("gzip", "a b", "xa b")]
 
 
@@ -57,6 +57,6 @@ def test_several_words_reach_the_program_as_they_are():
         ("x {0} ::: a", r"nothing is known for \{0\}: there is 1 of :::"),
     ],
 )
-def test_what_does_not_fit_is_refused(typed, complaint):
+def test_mismatched_arguments_are_refused(typed, complaint):
     with pytest.raises(errors.UserError, match=complaint):
         commands(*typed.split())

@@ -1,4 +1,4 @@
-"""Parameters as people type them, and the numbers that are computed or drawn for them."""
+"""Parameters as users type them, and the numbers computed or drawn for them."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from dibs.sweeps import columns, parameters, values
 
 
 def texts(*words):
-    """Return the values of a parameter as they are written."""
+    """Return the values of a parameter as written."""
     return [value.text for value in parameters.parse(words).source]
 
 
@@ -37,7 +37,7 @@ def texts(*words):
         (["model.lr-max_2", "1"], ["1"]),
     ],
 )
-def test_a_parameter_is_read_as_people_type_it(words, expected):
+def test_parameters_are_parsed(words, expected):
     assert texts(*words) == expected
 
 
@@ -49,7 +49,7 @@ def test_a_parameter_is_read_as_people_type_it(words, expected):
         *(("0x10", "0x10"), ("+1", "+1"), ("-", "-"), ("1e", "1e"), ("٣", "٣"), ("9" * 50, "9" * 50), (".", ".")),
     ],
 )
-def test_a_word_is_a_number_only_if_it_looks_like_one_and_keeps_its_text(word, data):
+def test_a_number_keeps_its_spelling_and_other_words_are_text(word, data):
     found = values.value_of_word(word)
     assert found == (data, word)
     assert type(found.data) is type(data)
@@ -59,12 +59,12 @@ def test_a_word_is_a_number_only_if_it_looks_like_one_and_keeps_its_text(word, d
     ("number", "text"),
     [(0.1, "0.1"), (1e-5, "1e-5"), (25.0, "25"), (1e22, "1e22"), (-0.0, "0"), (1.5e-7, "1.5e-7"), (2**60, str(2**60))],
 )
-def test_numbers_nobody_typed_are_written_short(number, text):
+def test_computed_numbers_are_written_short(number, text):
     assert values.value_of_data(number).text == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_the_short_text_of_a_number_is_that_number(number):
+def test_the_short_text_of_a_number_reads_back_to_it(number):
     assert float(values.write_number(number)) == number
 
 
@@ -76,7 +76,7 @@ def test_other_data_is_written_as_json(data, text):
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("nan")])
-def test_what_json_has_no_word_for_is_text(number):
+def test_values_that_json_cannot_express_are_text(number):
     assert values.value_of_data(number) == (repr(number), repr(number))
 
 
@@ -113,13 +113,13 @@ def test_what_json_has_no_word_for_is_text(number):
         (["x=log_uniform(0,1)"], 'got "log_uniform"'),
     ],
 )
-def test_what_is_no_parameter_is_refused(words, complaint):
+def test_an_invalid_parameter_is_refused(words, complaint):
     with pytest.raises(errors.UserError, match=complaint):
         parameters.parse(words)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.floats(0, 1, exclude_max=True))
-def test_draws_stay_in_their_range(low, width, chance):
+def test_random_values_stay_in_their_range(low, width, chance):
     number = columns.Uniform(low, low + width).at(chance).data
     assert low <= number <= low + width
     small = abs(low) + 1e-3
@@ -128,7 +128,7 @@ def test_draws_stay_in_their_range(low, width, chance):
 
 @given(st.integers(0, 999_998), st.integers(-6, 6))
 def test_neighbouring_steps_are_different_numbers(step, power):
-    """Short numbers, but not so short that two draws become one."""
+    """Numbers are short, but not so short that two values become one."""
     for distribution in (
         columns.Uniform(0, 10.0**power),
         columns.Uniform(3.0, 3.0 + 7 * 10.0**power),
@@ -140,11 +140,11 @@ def test_neighbouring_steps_are_different_numbers(step, power):
         assert pair[0] != pair[1]
 
 
-def test_a_quantum_makes_multiples():
+def test_a_quantum_gives_multiples():
     assert {columns.Uniform(0, 1, 0.25).at(n / 100).text for n in range(100)} == {"0", "0.25", "0.5", "0.75", "1"}
 
 
-def test_weights_decide():
+def test_weights_are_respected():
     choices = tuple(values.value_of_word(word) for word in "ab")
     found = [columns.WeightedChoice(choices, (3.0, 1.0)).at(n / 100).text for n in range(100)]
     assert (found.count("a"), found.count("b")) == (75, 25)

@@ -1,4 +1,4 @@
-"""Which runs are the best, and what runs that differ in one parameter have in common."""
+"""Which runs are best, and groups of runs that differ in one parameter."""
 
 import math
 import statistics
@@ -25,28 +25,28 @@ def ordered(runs, metric, goal):
     return [indices[place] for place in places]
 
 
-def test_the_least_number_comes_first_and_runs_without_it_come_last_in_order():
+def test_the_smallest_value_comes_first_and_runs_without_it_last():
     runs = [run(0, "failed"), run(1, numbers={"loss": 0.3}), run(2, numbers={"loss": 0.1}), run(3, "queued")]
     assert ordered(runs, "loss", ranking.MINIMIZE) == [2, 1, 0, 3]
     assert ordered(runs, "loss", ranking.MAXIMIZE) == [1, 2, 0, 3]
 
 
-def test_a_number_that_is_not_finite_is_worse_than_any_other():
+def test_a_value_that_is_not_finite_is_the_worst():
     runs = [run(0, numbers={"loss": None}), run(1, numbers={"loss": 1e300})]
     assert ordered(runs, "loss", ranking.MINIMIZE) == [1, 0]
 
 
-def test_without_a_metric_runs_stand_in_the_order_of_their_points():
+def test_without_a_metric_runs_are_in_the_order_of_their_points():
     runs = [run(2, numbers={"loss": 1.0}), run(0, numbers={"loss": 2.0})]
     assert ordered(runs, None, ranking.MINIMIZE) == [0, 2]
 
 
-def test_a_metric_that_no_run_has_is_refused_with_those_that_are_known():
+def test_an_unknown_metric_is_refused_with_the_known_ones():
     with pytest.raises(UserError, match="known are loss"):
         ranking.check_metric("acc", ["loss"])
 
 
-def test_runs_that_differ_in_the_seed_alone_are_one_group():
+def test_runs_that_differ_only_in_the_seed_are_one_group():
     runs = [run(n, numbers={"loss": loss}, lr=lr, seed=seed) for n, (lr, seed, loss) in enumerate(
         [(0.1, 0, 1.0), (0.1, 1, 3.0), (0.01, 0, 0.5), (0.01, 1, 0.7)])]  # fmt: skip
     best, other = ranking.grouped(runs, ["seed"], "loss", ranking.MINIMIZE)
@@ -54,12 +54,12 @@ def test_runs_that_differ_in_the_seed_alone_are_one_group():
     assert other.numbers["loss"] == ranking.Spread(2.0, math.sqrt(2), 2)
 
 
-def test_a_run_without_the_number_counts_in_its_group_but_not_in_the_mean():
+def test_a_run_without_the_metric_counts_in_its_group_but_not_in_the_mean():
     (group,) = ranking.grouped([run(0, numbers={"loss": 1.0}, seed=0), run(1, "failed", seed=1)], ["seed"], "loss", "")
     assert (len(group.jobs), group.numbers["loss"]) == (2, ranking.Spread(1.0, None, 1))
 
 
-def test_grouping_by_what_is_no_parameter_is_refused():
+def test_grouping_by_an_unknown_parameter_is_refused():
     with pytest.raises(UserError, match="there are lr"):
         ranking.grouped([run(0, lr=1)], ["seed"], None, ranking.MINIMIZE)
 

@@ -1,4 +1,4 @@
-"""Commands with places for values: what is replaced, what is left alone, and that a shell reads it right."""
+"""Commands with placeholders: what is replaced, what is kept, and that a shell reads the values correctly."""
 
 import json
 import shlex
@@ -48,7 +48,7 @@ def command(text, folder=None, index=0, **given):
         ("train {args:json}", "train '{\"lr\": 1e-05}'"),
     ],
 )
-def test_places_are_filled_in_and_the_rest_is_left_alone(text, expected):
+def test_placeholders_are_replaced_and_the_rest_is_kept(text, expected):
     assert command(text, index=7, lr="1e-5") == expected
 
 
@@ -61,22 +61,22 @@ def test_places_are_filled_in_and_the_rest_is_left_alone(text, expected):
         (["train", "{args}", "x{index}"], ("train", "--lr=a 'b' $c", "x0")),
     ],
 )
-def test_words_get_values_as_they_are(words, expected):
+def test_in_an_argument_list_values_are_inserted_unquoted(words, expected):
     assert command(words, lr="a 'b' $c") == expected
 
 
-def test_a_value_that_is_not_there_is_nothing():
+def test_a_missing_value_is_left_out():
     template = templates.parse("train {a:flag} {b:flag} x{b} '{b}' {args}")
     assert Writer(template).command(point(a="1")) == "train --a 1  x '' --a=1"
     assert Writer(templates.parse(["train", "{b}", "{b:flag}", "x={b}"])).command(point(a="1")) == ("train", "x=")
 
 
-def test_truths_can_be_flags():
+def test_booleans_can_be_flags():
     found = command("train {args:flags}", fast="true", slow="false", n="3")
     assert found == "train --fast --n=3"
 
 
-def test_the_folder_of_a_run():
+def test_the_folder_of_a_run_is_a_placeholder():
     assert command("train {lr} > {dir}/log", "res ults/{lr}-{index}", 4, lr="0.1") == "train 0.1 > 'res ults/0.1-4'/log"
     writer = Writer(templates.parse("x {dir}"), "out/{lr}-{index:03}-{m}")
     assert writer.folder(point(7, lr="a/b", m="..")) == "out/a_b-007-_"
@@ -84,7 +84,7 @@ def test_the_folder_of_a_run():
     assert Writer(templates.parse("x {dir}")).folder(point(lr="0.1")) is None
 
 
-def test_a_parameter_comes_before_a_name_of_ours():
+def test_a_parameter_overrides_a_built_in_placeholder():
     made = Writer(templates.parse("{index} {dir}")).command(
         Point(3, ("index", "dir"), (values.value_of_word("x y"), values.value_of_word("d")))
     )
@@ -102,31 +102,31 @@ def test_a_parameter_comes_before_a_name_of_ours():
         ("echo `date {lr}`", ["lr"], r"expected no \{lr\} between backticks"),
     ],
 )
-def test_a_command_that_does_not_fit_is_refused(text, names, complaint):
+def test_a_command_with_unknown_or_missing_placeholders_is_refused(text, names, complaint):
     with pytest.raises(errors.UserError, match=complaint):
         templates.check(names, templates.parse(text))
 
 
-def test_the_complaint_offers_what_is_near():
+def test_the_error_suggests_similar_names():
     with pytest.raises(errors.UserError) as caught:
         templates.check(["lr"], templates.parse("x {lrr}"))
     assert caught.value.hint == "Did you mean {lr}?"
 
 
-def test_a_folder_knows_no_folder_and_counts_as_use():
+def test_a_folder_template_cannot_contain_dir_and_counts_as_use_of_a_parameter():
     with pytest.raises(errors.UserError, match=r"expected placeholders among \{lr\} \{index\}, got \"\{dir\}\""):
         templates.check(["lr"], templates.parse("x {lr}"), "{dir}")
     templates.check(["lr"], templates.parse("x {dir}"), "out/{lr}")
 
 
-def test_nul_is_refused():
+def test_nul_bytes_are_refused():
     with pytest.raises(errors.UserError, match="NUL"):
         command("x {a}", a="\0")
     with pytest.raises(errors.UserError, match="NUL"):
         command(["x", "{a}"], a="\0")
 
 
-#: Everywhere a value may stand in a command for a shell; all of them print it between brackets.
+#: Every place of a value in a shell command; all of them print it between brackets.
 PLACES = (
     "printf '[%s]' {x}",
     "printf '[%s]' ''{x}",
@@ -157,7 +157,7 @@ nasty = st.text("'\"$`\\!#*~{}()[];&|<>=%@ \t\n-abc01é", max_size=10)
 @example("-n")
 @example("a\nb\n")
 def test_a_shell_reads_every_value_as_it_is(text):
-    """One real shell for all places. What stands around the value is worked out by filling in a plain word instead."""
+    """One real shell for all places. The text around the value is found by inserting a plain word instead."""
     word = "PLAIN"
     made = [command(place, x=text) for place in PLACES]
     plain = [command(place, x=word) for place in PLACES]
@@ -167,17 +167,17 @@ def test_a_shell_reads_every_value_as_it_is(text):
         for many in ([f"{one}\n" for one in made], [f"{one}\n" for one in plain])
     )
     wanted = expected.replace(word, text)
-    # `$( )` takes the line breaks at the end away, which is why those places add a dot.
+    # `$( )` removes trailing line breaks, which is why those places add a dot.
     assert found == wanted
 
 
 @given(any_text | nasty)
-def test_quoting_is_that_of_the_standard_library_outside_quotes(text):
+def test_outside_quotes_quoting_equals_the_standard_library(text):
     assert shlex.split(quoting.quoted(text, quoting.Place.BARE)) == [text]
 
 
 def space(*words):
-    """Build a space from `-p` words."""
+    """Build a space from `-p` arguments."""
     return spaces.build([parameters.parse(each.split()) for each in words])
 
 
@@ -186,23 +186,23 @@ def space(*words):
     ["x {a} {b}", "x {b} '{a}' {{}} {a}", "x {a} {index} {b}", "x {a:raw} {b}", "x {args}", "x {b} {a} ${HOME} 100%"],
 )
 @pytest.mark.parametrize("more", [{}, {"is_shuffled": True}, {"sample": 3}])
-def test_many_lines_are_the_same_as_one_after_the_other(text, more):
+def test_writing_many_commands_equals_writing_each(text, more):
     points = Points(space("a 1 x'y 3", "b=range(4)"), **more)
     writer = Writer(templates.parse(text))
     assert list(writer.lines(points)) == [writer.line(each) for each in points]
 
 
-def test_lines_of_words_are_quoted_for_a_shell():
+def test_argument_lists_are_quoted_as_shell_lines():
     assert Writer(templates.parse(["x", "{a}"])).line(point(a="b c")) == "x 'b c'"
     assert list(Writer(templates.parse(["x", "{a}"])).lines(Points(space("a 1 2")))) == ["x 1", "x 2"]
 
 
-def test_more_values_than_are_kept_are_written_all_the_same():
+def test_more_values_than_the_cache_holds_are_written_correctly():
     points = Points(spaces.build([parameters.parse([f"a=range({templates.MOST_QUOTED + 5})"])]))
     writer = Writer(templates.parse("x {a}"))
     assert [writer.command(each) for each in points][-1] == f"x {templates.MOST_QUOTED + 4}"
 
 
-def test_json_of_all_parameters_is_one_word():
+def test_the_json_of_all_parameters_is_one_word():
     made = command("x {args:json}", a="it's", b="1e-3")
     assert json.loads(shlex.split(made)[1]) == {"a": "it's", "b": 0.001}
