@@ -20,7 +20,7 @@ from dibs.model import arrays
         ("1-3, 9 %2", (1, 2, 3, 9), 2),
     ],
 )
-def test_an_array_means_its_numbers_in_order_each_once(text, indices, at_once):
+def test_an_array_is_its_distinct_numbers_in_order(text, indices, at_once):
     found = arrays.parse(text.replace(" %", "%"))
     assert (found.indices, found.at_once) == (indices, at_once)
 
@@ -45,13 +45,13 @@ def test_an_array_means_its_numbers_in_order_each_once(text, indices, at_once):
         "0-99999999",
     ],
 )
-def test_what_is_no_array_is_refused_in_words(text):
+def test_an_invalid_array_is_refused_with_an_explanation(text):
     with pytest.raises(errors.UserError, match=r"^expected"):
         arrays.parse(text)
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 50))
-def test_a_range_with_a_step_is_that_of_the_language(first, length, step):
+def test_a_range_with_a_step_equals_that_of_python(first, length, step):
     found = arrays.parse(f"{first}-{first + length}:{step}")
     assert found.indices == tuple(range(first, first + length + 1, step))
     assert found.variables["SLURM_ARRAY_TASK_COUNT"] == str(len(found.indices))

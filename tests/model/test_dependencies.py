@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs: what becomes of all of them, against a definition that knows nothing of the loop."""
+"""Jobs that depend on other jobs: what happens to each, against a definition that does not know the loop."""
 
 import dataclasses
 import os
@@ -41,12 +41,12 @@ def judge(*wants):
         ([("end", NOT_YET), ("any", FAILED)], Hopeless(2)),
     ],
 )
-def test_a_job_waits_goes_or_gives_up_hope(wants, verdict):
+def test_a_job_waits_becomes_ready_or_can_never_run(wants, verdict):
     assert judge(*wants) == verdict
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not DONE])
-def test_every_end_but_done_is_a_bad_one_to_those_who_need_it_done(outcome):
+def test_every_outcome_but_done_fails_the_jobs_that_need_it_done(outcome):
     assert judge(("done", outcome)) == judge(("any", outcome)) == Hopeless(1)
 
 
@@ -54,7 +54,7 @@ def test_every_end_but_done_is_a_bad_one_to_those_who_need_it_done(outcome):
 
 
 class Queue:
-    """Jobs in memory and what follows from their ends, in the order in which `dispatch` and `verbs` do it."""
+    """Jobs in memory and the consequences of their ends, in the order of `dispatch` and `verbs`."""
 
     def __init__(self, after):
         self.jobs = {n: build.job(n, after=tuple(sorted_needs)) for n, sorted_needs in after.items()}
@@ -67,7 +67,7 @@ class Queue:
             self.finished.append(number)
 
     def settle(self, unsure=()):
-        """Do what the latest ends entail, as `dispatch.follow_up` does."""
+        """Apply the consequences of the latest ends, as `dispatch.follow_up` does."""
         for number in unsure:
             self.refresh(number)
         while self.finished:
@@ -91,7 +91,7 @@ class Queue:
         return [job.id for job in self.jobs.values() if job.state is State.QUEUED and job.is_ready]
 
     def run(self, number, outcome):
-        """Let a job run to its end."""
+        """Run a job to its end."""
         self.record(number, lifecycle.Placed(build.NOW, ()))
         self.record(number, lifecycle.Started(build.NOW, 77))
         if outcome is Outcome.LOST:
@@ -105,7 +105,7 @@ class Queue:
         self.settle()
 
     def retry(self, number):
-        """Queue a job again, and with it those that were cancelled because of it."""
+        """Queue a job again, together with those that were cancelled because of it."""
         self.record(number, lifecycle.RetryAsked(build.NOW))
         unsure = [number]
         for need in unsure:
@@ -118,14 +118,14 @@ class Queue:
 
 @dataclasses.dataclass(frozen=True)
 class Story:
-    """Who waits for whom, and what happens: at each turn one of those that can start runs, or somebody steps in."""
+    """Which job depends on which, and the events: in each turn a ready job runs, or a user intervenes."""
 
     after: dict
     dice: build.Dice
 
 
 def story(dice):
-    """Make up to eight jobs that wait for earlier ones."""
+    """Make up to eight jobs that depend on earlier ones."""
     after = {1: ()}
     for number in range(2, dice.number(2, 8) + 1):
         known = dice.some(range(1, number), high=3)
@@ -138,7 +138,7 @@ ENDS = [DONE, DONE, FAILED, Outcome.LOST]
 
 
 def turns(story):
-    """Live through a story until everything is finished; give the queue after every turn."""
+    """Play a story until everything is finished; yield the queue after every turn."""
     queue = Queue(story.after)
     yield queue
     while ready := queue.ready():
@@ -150,9 +150,9 @@ def turns(story):
 
 
 def hopeless(queue):
-    """Return the jobs that can never run: the least set that is closed under what each of the kinds of need means.
+    """Return the jobs that can never run: the least set that is closed under the kinds of need.
 
-    Given are the ends that jobs had of their own; those that were cancelled for the sake of others are found.
+    Given are the outcomes that jobs had themselves; those that were cancelled because of others are found.
     """
     own = {n: job.outcome for n, job in queue.jobs.items() if job.cause is not Cause.DEPENDENCY}
     dead: set = set()
@@ -171,7 +171,7 @@ def hopeless(queue):
 
 
 def can_start(queue, number):
-    """Tell whether all that a job needs is there, by the words of `When`."""
+    """Return whether all needs of a job are met, by the definition of `When`."""
     job = queue.jobs[number]
 
     def ends(when):
@@ -183,7 +183,7 @@ def can_start(queue, number):
 
 
 def assert_exact(queue):
-    """Exactly those are cancelled that can never run, and exactly those can start that lack nothing."""
+    """Check that exactly the jobs that can never run are cancelled, and exactly those whose needs are met are ready."""
     cancelled = {n for n, job in queue.jobs.items() if job.cause is Cause.DEPENDENCY}
     assert cancelled == hopeless(queue)
     assert queue.ready() == [n for n, job in queue.jobs.items() if job.is_waiting and can_start(queue, n)]
@@ -191,21 +191,21 @@ def assert_exact(queue):
 
 @MANY
 @given(STORIES)
-def test_after_every_end_exactly_those_are_cancelled_or_ready_that_must_be(story):
+def test_after_every_end_exactly_the_right_jobs_are_cancelled_or_ready(story):
     for queue in turns(story):
         assert_exact(queue)
 
 
 @MANY
 @given(STORIES)
-def test_in_the_end_every_job_has_run_or_could_not(story):
+def test_in_the_end_every_job_is_finished(story):
     *_, queue = turns(story)
     assert all(job.is_finished for job in queue.jobs.values())
 
 
 @MANY
 @given(STORIES)
-def test_what_ran_had_all_it_needed_and_what_was_cancelled_for_its_needs_never_ran(story):
+def test_a_job_runs_only_with_its_needs_met_and_is_cancelled_without_running(story):
     *_, queue = turns(story)
     for n, job in queue.jobs.items():
         assert (job.start == 0) or can_start(queue, n)
@@ -215,7 +215,7 @@ def test_what_ran_had_all_it_needed_and_what_was_cancelled_for_its_needs_never_r
 @MANY
 @given(STORIES)
 def test_the_same_holds_after_retries(story):
-    """Some that ended badly are tried again, and things take another course."""
+    """Some failed jobs are retried, with other outcomes."""
     *_, queue = turns(story)
     for _ in range(3):
         bad = [n for n, job in queue.jobs.items() if job.outcome is not DONE]
@@ -230,7 +230,7 @@ def test_the_same_holds_after_retries(story):
 
 @MANY
 @given(STORIES)
-def test_when_every_bad_end_is_mended_from_the_first_to_the_last_every_job_is_done(story):
+def test_retrying_all_failed_jobs_with_success_makes_every_job_done(story):
     *_, queue = turns(story)
     for number in queue.jobs:
         if queue.jobs[number].outcome is not DONE:
@@ -242,7 +242,7 @@ def test_when_every_bad_end_is_mended_from_the_first_to_the_last_every_job_is_do
 
 @MANY
 @given(STORIES)
-def test_the_order_in_which_needs_are_told_decides_nothing_but_who_is_named(story):
+def test_the_order_of_needs_affects_only_which_one_is_named(story):
     *_, queue = turns(story)
     for job in queue.jobs.values():
         told = [(need.id, need.when, queue.jobs[need.id].outcome) for need in job.spec.after]

@@ -1,4 +1,4 @@
-"""What a job sees in its environment."""
+"""The environment of a job."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def kept(environ, exclude=()):
 
 
 def seen(*gpus, visible="uuid", environ=None, **asked):
-    """Return what a job on those GPUs sees, as text."""
+    """Return the environment of a job on those GPUs, as text."""
     job = build.lived(build.job(7, gpus=len(gpus), **asked), lifecycle.Placed(1, build.ids(*gpus)))
     env = environment.for_job(
         job,
@@ -30,10 +30,10 @@ def seen(*gpus, visible="uuid", environ=None, **asked):
     return {name.decode(): value.decode() for name, value in env.items()}
 
 
-# -- capturing ----------------------------------------------------------------------------------------------------
+# -- capture ------------------------------------------------------------------------------------------------------
 
 
-def test_the_submitters_environment_is_kept_as_it_is():
+def test_the_submitters_environment_is_captured_unchanged():
     environ = {b"PATH": b"/bin", b"LANG": b"C", b"RAW": b"\xff\xfe", b"EMPTY": b""}
     assert kept(environ) == environ
 
@@ -45,7 +45,7 @@ def test_the_submitters_environment_is_kept_as_it_is():
         *(b"HIP_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ZE_AFFINITY_MASK"),
     ],
 )
-def test_what_dibs_sets_itself_is_not_captured(name):
+def test_variables_set_by_dibs_are_not_captured(name):
     assert kept({name: b"0", b"LANG": b"C"}) == {b"LANG": b"C"}
 
 
@@ -54,31 +54,31 @@ def test_names_excluded_in_the_settings_are_not_captured():
     assert kept(environ, ["AWS_*", "SSH_AUTH_SOCK"]) == {b"AWS": b"2", b"aws_key": b"4"}
 
 
-def test_a_name_in_other_bytes_can_be_excluded_too():
+def test_a_name_that_is_not_utf8_can_be_excluded_too():
     assert kept({b"X\xff": b"1"}, ["X*"]) == {}
 
 
 @given(st.dictionaries(NAMES, st.just(b"1"), max_size=8))
-def test_nothing_else_is_lost(environ):
+def test_no_other_variable_is_lost(environ):
     own = [name for name in environ if name.startswith(b"DIBS_") or name.decode() in environment.DEVICE_NAMES]
     assert set(environ) - set(kept(environ)) == set(own)
 
 
 @pytest.mark.parametrize("name", [*environment.DEVICE_NAMES, "DIBS_PORT", "", "A=B", "A\0B"])
-def test_a_variable_that_is_not_the_submitters_to_give_is_refused(name):
+def test_a_reserved_variable_is_refused(name):
     with pytest.raises(UserError, match="-e "):
         environment.check_given(name)
 
 
 @pytest.mark.parametrize("name", ["LR", "PATH", "CUDA_HOME", "MY_DIBS_", "lower"])
-def test_any_other_variable_may_be_given(name):
+def test_any_other_variable_is_accepted(name):
     environment.check_given(name)
 
 
 # -- inside a job -------------------------------------------------------------------------------------------------
 
 
-def test_a_job_finds_all_that_it_was_promised():
+def test_a_job_gets_all_documented_variables():
     shown = seen(2, name="vit", project="thesis")
     assert shown == {
         "CUDA_VISIBLE_DEVICES": "FAKE-2",
@@ -98,12 +98,12 @@ def test_a_job_finds_all_that_it_was_promised():
     }
 
 
-def test_devices_are_named_by_uuid_and_their_indices_are_told_beside():
+def test_devices_are_named_by_uuid_with_their_indices_in_another_variable():
     shown = seen(3, 1)
     assert (shown["CUDA_VISIBLE_DEVICES"], shown["DIBS_GPU_INDICES"]) == ("FAKE-3,FAKE-1", "3,1")
 
 
-def test_devices_are_named_by_index_where_that_is_wanted():
+def test_devices_are_named_by_index_if_configured():
     assert seen(3, 1, visible="index")["CUDA_VISIBLE_DEVICES"] == "3,1"
 
 
@@ -113,35 +113,35 @@ def test_a_job_without_devices_sees_none(visible):
     assert (shown["CUDA_VISIBLE_DEVICES"], shown["DIBS_GPU_INDICES"]) == ("", "")
 
 
-def test_a_job_on_two_devices_finds_a_place_to_meet():
+def test_a_job_on_two_devices_gets_a_rendezvous_address():
     shown = seen(0, 1)
     assert [shown[name] for name in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT")] == ["127.0.0.1", "4567", "4567"]
 
 
-def test_a_job_on_one_device_needs_no_place_to_meet():
+def test_a_job_on_one_device_gets_no_rendezvous_address():
     assert not {"MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"} & set(seen(0))
 
 
 @pytest.mark.parametrize("name", ["PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"])
-def test_what_the_submitter_had_set_is_left_alone(name):
+def test_a_captured_variable_is_not_overwritten(name):
     assert seen(0, 1, environ={name.encode(): b"mine"})[name] == "mine"
 
 
 @pytest.mark.parametrize("name", ["PYTHONUNBUFFERED", "MASTER_PORT"])
-def test_what_was_given_with_the_job_is_left_alone(name):
+def test_a_variable_given_with_the_job_is_not_overwritten(name):
     assert seen(0, 1, env=((name, "mine"),))[name] == "mine"
 
 
 @pytest.mark.parametrize("name", ["CUDA_DEVICE_ORDER", "DIBS_JOB_ID", "CUDA_VISIBLE_DEVICES"])
-def test_what_belongs_to_dibs_cannot_be_brought_along(name):
+def test_reserved_variables_of_the_submitter_are_overwritten(name):
     assert seen(0, environ={name.encode(): b"mine"})[name] != "mine"
 
 
-def test_what_was_given_with_the_job_stands_over_the_captured():
+def test_a_variable_given_with_the_job_overrides_the_captured_one():
     assert seen(env=(("LR", "0.1"),), environ={b"LR": b"9"})["LR"] == "0.1"
 
 
-def test_a_second_attempt_reports_to_a_file_of_its_own_and_keeps_its_checkpoints():
+def test_each_attempt_has_its_own_report_and_shares_the_checkpoints():
     job = build.job(7, attempt=2, allocation=build.ids(0))
     env = environment.for_job(job, b"", build.inventory(1), visible="uuid", port=1, folder="/f")
     assert (env[b"DIBS_ATTEMPT"], env[b"DIBS_REPORT"], env[b"DIBS_CHECKPOINT_DIR"]) == (
@@ -151,6 +151,6 @@ def test_a_second_attempt_reports_to_a_file_of_its_own_and_keeps_its_checkpoints
     )
 
 
-def test_bytes_that_are_no_text_reach_the_job_as_they_were():
+def test_bytes_that_are_not_utf8_reach_the_job_unchanged():
     env = environment.for_job(build.job(), b"RAW=\xff\xfe", build.inventory(1), visible="uuid", port=1, folder="/f")
     assert env[b"RAW"] == b"\xff\xfe"

@@ -1,4 +1,4 @@
-"""The life of a job: what may follow what, and what holds after every step."""
+"""The lifecycle of a job: which transitions are allowed, and invariants after every step."""
 
 import itertools
 from pathlib import Path
@@ -14,7 +14,7 @@ from dibs.model.jobs import ACTIVE, BAD, WAITING, Cause, JobId, Outcome, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
-#: What puts a finished job back in line.
+#: Events that put a finished job back into the queue.
 AGAIN = (lifecycle.RetryAsked, lifecycle.NeedRetried)
 
 #: One event of each kind, for where its contents do not matter.
@@ -42,7 +42,7 @@ SAMPLES = {
 
 
 def explored():
-    """Return a job in each state that a new job can come to, and the pairs of state and event met on the way."""
+    """Return a job in each reachable state, and the pairs of state and event on the way."""
     found, met, to_visit = {}, set(), [build.job()]
     while to_visit:
         job = to_visit.pop()
@@ -57,7 +57,7 @@ def explored():
 
 
 def life(numbers):
-    """Return a life step by step: what the job was, what happened, and what it became."""
+    """Return a life step by step: the job before, the event, and the job after it."""
     steps, job = [], build.job(gpus=2)
     for at, number in enumerate(numbers):
         event = build.event(job, number, at)
@@ -72,30 +72,30 @@ LIVES = st.lists(build.NUMBERS, min_size=1, max_size=25).map(life)
 # -- the table ----------------------------------------------------------------------------------------------------
 
 
-def test_every_row_of_the_table_can_happen_to_a_job():
+def test_every_row_of_the_table_can_happen():
     assert explored()[1] == set(lifecycle.TRANSITIONS)
 
 
-def test_every_state_can_be_come_to():
+def test_every_state_is_reachable():
     assert set(explored()[0]) == set(State)
 
 
 @pytest.mark.parametrize(
     ("state", "kind"), sorted(set(itertools.product(State, build.EVENT_KINDS)) - set(lifecycle.TRANSITIONS), key=str)
 )
-def test_what_the_table_does_not_name_is_a_bug_that_says_what_and_where(state, kind):
+def test_a_transition_outside_the_table_is_a_bug_that_names_it(state, kind):
     job = explored()[0][state]
     with pytest.raises(Bug, match=f"job 1 is {job.word}: {kind.__name__} cannot happen"):
         lifecycle.advance(job, SAMPLES[kind])
 
 
 @given(LIVES)
-def test_a_step_leads_where_the_table_says(life):
+def test_a_step_follows_the_table(life):
     for before, event, after in life:
         assert after.state is lifecycle.TRANSITIONS[before.state, type(event)]
 
 
-# -- what holds after every step ----------------------------------------------------------------------------------
+# -- invariants after every step ----------------------------------------------------------------------------------
 
 
 @given(LIVES)
@@ -105,7 +105,7 @@ def test_a_job_is_finished_exactly_when_it_has_an_outcome_and_an_end(life):
 
 
 @given(LIVES)
-def test_a_waiting_job_has_no_devices_no_process_and_no_past(life):
+def test_a_waiting_job_has_no_devices_no_process_and_no_result(life):
     for _, _, job in life:
         if job.state in WAITING:
             assert (job.allocation, job.pid, job.started_at, job.exit_code, job.signal) == ((), None, None, None, None)
@@ -117,15 +117,15 @@ def test_an_attempt_under_way_has_been_started(life):
 
 
 @given(LIVES)
-def test_the_attempt_grows_by_one_with_each_retry_and_by_nothing_else(life):
-    """One that waited for another in vain and never started has no attempt behind it to leave."""
+def test_the_attempt_number_grows_by_one_with_each_retry_only(life):
+    """A job cancelled before it started, because of a dependency, has no attempt to count."""
     for before, event, after in life:
         has_run = isinstance(event, lifecycle.NeedRetried) and before.start > 0
         assert after.attempt - before.attempt == (isinstance(event, lifecycle.RetryAsked) or has_run)
 
 
 @given(LIVES)
-def test_the_start_grows_by_one_with_each_placing_until_a_retry_begins_anew(life):
+def test_the_start_number_grows_by_one_with_each_placement_until_a_retry(life):
     for before, event, after in life:
         if isinstance(event, AGAIN):
             assert after.start == 0
@@ -134,7 +134,7 @@ def test_the_start_grows_by_one_with_each_placing_until_a_retry_begins_anew(life
 
 
 @given(LIVES)
-def test_no_two_starts_of_a_life_have_the_same_number(life):
+def test_no_two_starts_of_a_job_have_the_same_number(life):
     placed = [(after.attempt, after.start) for _, event, after in life if isinstance(event, lifecycle.Placed)]
     assert len(placed) == len(set(placed))
 
@@ -149,7 +149,7 @@ def test_a_placed_job_keeps_its_devices_until_the_start_is_given_up_or_retried(l
 
 
 @given(LIVES)
-def test_a_job_is_done_exactly_when_its_command_left_with_zero_by_itself(life):
+def test_a_job_is_done_exactly_when_its_command_exited_with_zero_by_itself(life):
     for _, event, after in life:
         went_well = (
             isinstance(event, lifecycle.Ended)
@@ -165,7 +165,7 @@ def test_a_done_job_has_no_cause(life):
 
 
 @given(LIVES)
-def test_a_job_that_ended_badly_has_a_cause(life):
+def test_a_job_that_did_not_succeed_has_a_cause(life):
     assert all(job.cause is not None for _, _, job in life if job.outcome in BAD)
 
 
@@ -175,7 +175,7 @@ def test_only_a_finished_job_has_a_cause(life):
 
 
 @given(LIVES)
-def test_a_dead_runner_counts_until_the_retry_and_nothing_else_does(life):
+def test_only_starts_with_a_dead_runner_are_counted_until_a_retry(life):
     for before, event, after in life:
         if isinstance(event, AGAIN):
             assert after.dead_starts == 0
@@ -185,11 +185,11 @@ def test_a_dead_runner_counts_until_the_retry_and_nothing_else_does(life):
 
 
 @given(LIVES)
-def test_nothing_that_happens_changes_what_was_asked(life):
+def test_no_event_changes_the_spec(life):
     assert {(job.id, job.spec, job.submitted_at) for _, _, job in life} == {(1, build.spec(gpus=2), build.NOW)}
 
 
-# -- how it ends --------------------------------------------------------------------------------------------------
+# -- outcomes -----------------------------------------------------------------------------------------------------
 
 STARTED = (lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77))
 
@@ -209,61 +209,61 @@ STARTED = (lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77))
         (lifecycle.LostTrack(9, "no record"), Outcome.LOST, Cause.LOST),
     ],
 )
-def test_how_a_command_ended_decides_the_outcome(end, outcome, cause):
+def test_the_end_of_the_command_decides_the_outcome(end, outcome, cause):
     job = build.lived(build.job(), *STARTED, end)
     assert (job.outcome, job.cause, job.finished_at) == (outcome, cause, 9)
 
 
-def test_an_end_that_says_nothing_is_never_taken_for_success():
+def test_an_end_without_an_exit_code_is_never_a_success():
     with pytest.raises(Bug, match="job 1 ended without an exit code"):
         build.lived(build.job(), *STARTED, lifecycle.Ended(9))
 
 
-def test_a_job_that_ran_keeps_its_exit_code_and_times():
+def test_a_finished_job_keeps_its_exit_code_and_times():
     job = build.lived(build.job(), *STARTED, lifecycle.Ended(9, exit_code=3))
     assert (job.exit_code, job.started_at, job.finished_at, job.pid) == (3, 2, 9, 77)
 
 
-def test_the_runners_own_record_of_the_beginning_is_believed():
+def test_the_start_time_recorded_by_the_runner_is_used():
     job = build.lived(build.job(), STARTED[0], lifecycle.Ended(9, exit_code=0, started_at=5))
     assert job.started_at == 5
 
 
-def test_a_start_given_up_while_the_job_is_being_stopped_does_not_put_it_back_in_line():
+def test_a_start_given_up_while_stopping_does_not_requeue_the_job():
     job = build.lived(build.job(), STARTED[0], lifecycle.CancelAsked(2), lifecycle.GivenUp(3, "buried"))
     assert job.outcome is Outcome.CANCELLED
 
 
-def test_a_start_given_up_says_why_the_job_waits_again():
+def test_a_start_given_up_gives_the_reason_for_waiting_again():
     job = build.lived(build.job(), STARTED[0], lifecycle.GivenUp(3, "FAKE-0: held by bob"))
     assert (job.state, job.remark) == (State.QUEUED, "FAKE-0: held by bob")
 
 
-def test_the_remark_on_an_old_trouble_goes_with_the_next_event():
+def test_the_next_event_clears_an_old_remark():
     job = build.lived(build.job(), STARTED[0], lifecycle.GivenUp(3, "held by bob"), lifecycle.Placed(4, build.ids(1)))
     assert job.remark is None
 
 
-def test_a_job_whose_runner_is_gone_runs_on_and_says_so():
+def test_a_job_whose_runner_is_gone_stays_running_with_a_remark():
     job = build.lived(build.job(), *STARTED, lifecycle.Orphaned(3))
     assert job.state is State.RUNNING
     assert "its runner is gone" in job.remark
 
 
-# -- the picture --------------------------------------------------------------------------------------------------
+# -- the diagram --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", State)
-def test_the_picture_shows_every_state(state):
+def test_the_diagram_shows_every_state(state):
     assert f" {state.value} " in lifecycle.diagram().replace("\n", " ")
 
 
 @pytest.mark.parametrize(("row", "after"), lifecycle.TRANSITIONS.items())
-def test_the_picture_shows_every_row_of_the_table(row, after):
+def test_the_diagram_shows_every_row_of_the_table(row, after):
     before, kind = row
     (arrow,) = (line for line in lifecycle.diagram().splitlines() if f"{before.value} --> {after.value}:" in line)
     assert kind.__name__ in arrow.partition(": ")[2].split(", ")
 
 
-def test_the_page_shows_the_table_as_it_is():
+def test_the_documentation_has_the_current_table():
     assert lifecycle.diagram() in PAGE.read_text()

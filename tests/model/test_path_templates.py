@@ -22,7 +22,7 @@ VALUES = {"id": 12, "name": "a/b", "project": "..", "index": 3, "attempt": 1, "a
         ("{{{id}}}", "{12}"),
     ],
 )
-def test_placeholders_are_filled_and_a_name_never_chooses_a_folder(template, path):
+def test_placeholders_are_replaced_and_a_name_never_adds_a_folder(template, path):
     path_templates.check(template)
     assert path_templates.fill(template, VALUES) == path
 
@@ -30,7 +30,7 @@ def test_placeholders_are_filled_and_a_name_never_chooses_a_folder(template, pat
 @pytest.mark.parametrize(
     "template", ["{foo}", "{", "a{b", "{}", "{id", "{name:03}", "{id:3}", "${HOME}", "{id!r}", "{0}"]
 )
-def test_an_unknown_placeholder_is_refused_with_those_that_exist(template):
+def test_an_unknown_placeholder_is_refused_with_the_known_ones(template):
     with pytest.raises(errors.UserError, match=r"\{id\} \{name\} \{project\} \{index\} \{attempt\} \{array\}"):
         path_templates.check(template)
 
@@ -40,6 +40,6 @@ def test_parameters_may_be_placeholders_too():
 
 
 @given(st.text())
-def test_an_escaped_text_means_itself(text):
+def test_an_escaped_text_stays_literal(text):
     path_templates.check(path_templates.escape(text))
     assert path_templates.fill(path_templates.escape(text), VALUES) == text

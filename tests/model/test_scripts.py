@@ -1,4 +1,4 @@
-"""Scripts: what is one, its lines of options, and who runs it."""
+"""Scripts: how they are recognized, their option lines, and their interpreter."""
 
 import pytest
 from hypothesis import given
@@ -23,11 +23,11 @@ from dibs.model import scripts
         (b"", False),
     ],
 )
-def test_a_file_says_itself_that_it_is_a_script(body, is_one):
+def test_a_script_is_recognized_by_its_content(body, is_one):
     assert scripts.is_script(body) is is_one
 
 
-def test_lines_of_options_end_at_the_first_command():
+def test_option_lines_end_at_the_first_command():
     body = b"#!/bin/bash\n#SBATCH -J 'my job' --time=5 # don't\n\n# why\n#DIBS\t-g 2\n  \ntrue\n#SBATCH --mem=1\n"
     assert scripts.directives(body, "x.sh") == [
         scripts.Directive("SBATCH", 2, ("-J", "my job", "--time=5")),
@@ -36,7 +36,7 @@ def test_lines_of_options_end_at_the_first_command():
 
 
 @pytest.mark.parametrize("line", [b"-n 'x", b"-n \xff"])
-def test_a_line_that_cannot_be_read_is_named(line):
+def test_the_error_about_an_invalid_line_names_it(line):
     with pytest.raises(errors.UserError, match=r"^x.sh, line 1: expected"):
         scripts.directives(b"#DIBS " + line, "x.sh")
 
@@ -51,7 +51,7 @@ def test_a_line_that_cannot_be_read_is_named(line):
         (b"#!\n", ("/bin/bash",)),
     ],
 )
-def test_the_first_line_is_read_as_the_kernel_reads_it(body, words):
+def test_the_shebang_is_parsed_as_the_kernel_does(body, words):
     assert scripts.interpreter(body, "/bin/bash") == words
 
 
@@ -65,18 +65,18 @@ def test_the_first_line_is_read_as_the_kernel_reads_it(body, words):
         (("/opt/python/bin/perl",), False),
     ],
 )
-def test_python_is_known_by_its_name(words, is_it):
+def test_python_is_recognized_by_its_name(words, is_it):
     assert scripts.is_python(words) is is_it
 
 
 @pytest.mark.parametrize("body", [b"", b" \n", b"a\0b", b"#!/bin/sh\r\ntrue\r\n", b"#" * (scripts.LONGEST_BYTES + 1)])
-def test_what_cannot_be_a_script_is_refused_by_name(body):
+def test_an_invalid_script_is_refused_by_name(body):
     with pytest.raises(errors.UserError, match=r"^x\.sh "):
         scripts.check(body, "x.sh")
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_script_or_refused_in_words(body):
+def test_any_bytes_are_a_script_or_refused_with_an_explanation(body):
     try:
         scripts.check(body, "x.sh")
         scripts.directives(body, "x.sh")
@@ -88,7 +88,7 @@ def test_any_bytes_are_a_script_or_refused_in_words(body):
 @pytest.mark.parametrize(
     ("name", "pattern"), [("loss", "("), ("loss", "x"), ("loss", "(a)(b)"), ("", "(x)"), ("a b", "(x)"), ("1", "(x)")]
 )
-def test_a_metric_is_a_name_and_one_group(name, pattern):
+def test_a_metric_needs_a_name_and_one_group(name, pattern):
     patterns.check("val/loss-2", r"(?:val )?loss: ([0-9.]+)")
     with pytest.raises(errors.UserError, match=r"^expected NAME=REGEX"):
         patterns.check(name, pattern)

@@ -1,4 +1,4 @@
-"""The words that name jobs."""
+"""The words that select jobs."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def parse(*words):
         ("1-9+name:a*+bad", (Ids(((1, 9),)), Like("name", "a*"), InState(("failed", "timeout", "lost")))),
     ],
 )
-def test_a_word_means_what_the_manual_says(word, atoms):
+def test_a_selector_means_what_the_manual_says(word, atoms):
     assert parse(word) == (atoms,)
 
 
@@ -58,33 +58,33 @@ def test_a_word_means_what_the_manual_says(word, atoms):
         *("since:", "since:24", "since:x", "all,1", "failed,1", "*", "\0"),
     ],
 )
-def test_a_word_that_means_nothing_is_refused(word):
+def test_an_invalid_selector_is_refused(word):
     with pytest.raises(UserError, match="expected"):
         parse(word)
 
 
-def test_several_words_are_a_union():
+def test_several_selectors_are_a_union():
     assert parse("failed", "name:a") == ((InState(("failed",)),), (Like("name", "a"),))
 
 
-def test_no_word_means_no_job():
+def test_without_a_selector_nothing_is_selected():
     assert parse() == ()
 
 
-def test_ids_in_many_words_are_one_condition():
+def test_ids_in_several_selectors_are_one_condition():
     assert parse("1", "5-6", "bad", "9") == ((Ids(((1, 1), (5, 6), (9, 9))),), parse("bad")[0])
 
 
-def test_saying_a_word_twice_adds_nothing():
+def test_a_duplicate_selector_adds_nothing():
     assert parse("failed", "failed") == parse("failed")
 
 
-def test_any_number_of_ids_can_be_said():
+def test_the_number_of_ids_is_not_limited():
     ((ids,),) = parse(*map(str, range(20_000)))
     assert len(ids.ranges) == 20_000
 
 
-def test_so_many_other_words_that_the_store_could_not_answer_are_refused():
+def test_too_many_other_selectors_are_refused():
     assert len(parse(*(f"name:{n}" for n in range(selectors.MOST_PARTS)))) == selectors.MOST_PARTS
     with pytest.raises(UserError, match="at most 500 selectors"):
         parse(*(f"name:{n}" for n in range(selectors.MOST_PARTS + 1)))
@@ -92,7 +92,7 @@ def test_so_many_other_words_that_the_store_could_not_answer_are_refused():
         parse("+".join(f"name:{n}" for n in range(selectors.MOST_PARTS + 1)))
 
 
-def test_a_mistyped_state_is_answered_with_the_nearest_one():
+def test_a_mistyped_state_gets_a_suggestion():
     with pytest.raises(UserError) as caught:
         parse("runing")
     assert caught.value.line() == (
@@ -111,13 +111,13 @@ def test_a_mistyped_state_is_answered_with_the_nearest_one():
         ("since:24", 'expected a time such as 90m, 2h or 1d12h, got "24": write 24m or 24s'),
     ],
 )
-def test_the_refusal_says_what_was_expected_and_what_came(word, message):
+def test_the_error_says_what_was_expected_and_what_came(word, message):
     with pytest.raises(UserError) as caught:
         parse(word)
     assert caught.value.message == message
 
 
-def test_a_range_the_wrong_way_round_is_answered_with_the_right_one():
+def test_a_reversed_range_gets_the_correct_one_as_a_suggestion():
     with pytest.raises(UserError, match='expected the lower id first, got "7-3": write 3-7'):
         parse("7-3")
 
@@ -132,7 +132,7 @@ def test_a_range_the_wrong_way_round_is_answered_with_the_right_one():
         max_size=3,
     )
 )
-def test_any_text_is_understood_or_refused_in_words(words):
+def test_any_text_is_parsed_or_refused_with_an_explanation(words):
     try:
         chosen = parse(*words)
     except UserError:

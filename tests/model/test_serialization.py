@@ -9,14 +9,14 @@ from dibs.model import environment_names, lifecycle, serialization
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, Cause, JobId, Outcome, State, When
 
-#: The keys of a job in JSON that everybody outside may rely on.
+#: The keys of a job in JSON that clients may rely on.
 PROMISED = [
     *("id", "name", "project", "user", "state", "reason", "cause", "command", "argv", "cwd", "gpus", "gpu_ids"),
     *("gpu_indices", "vram", "cpus", "mem", "priority", "time_limit_s", "after", "begin_at", "attempt", "retries"),
     *("pid", "exit_code", "signal", "submitted_at", "started_at", "finished_at", "log", "sweep", "index", "params"),
     *("tags", "engine", "engine_ref"),
 ]
-#: Said beside them.
+#: Additional keys.
 EXTRA = {
     "remark", "request", "stderr", "batch", "retry_on", "script", "warn", "wait_tree", "metric", "notifies", "dir",
     "strict_gpus",
@@ -37,7 +37,7 @@ def to_json(job, **more):
 
 
 @given(ENVIRONS)
-def test_an_environment_comes_back_as_it_was_whatever_bytes_are_in_it(environ):
+def test_an_environment_survives_a_round_trip_whatever_bytes_it_has(environ):
     assert serialization.unpack_environ(environment_names.pack(environ)) == environ
 
 
@@ -49,7 +49,7 @@ def test_equal_environments_are_equal_bytes(environ, random):
 
 
 @given(st.binary(max_size=30))
-def test_any_bytes_can_be_read_as_an_environment_without_empty_names(blob):
+def test_any_bytes_can_be_parsed_as_an_environment_without_empty_names(blob):
     assert b"" not in serialization.unpack_environ(blob)
 
 
@@ -64,7 +64,7 @@ def test_a_value_may_contain_an_equals_sign():
 @pytest.mark.parametrize(
     "name", ["WANDB_API_KEY", "HF_TOKEN", "MY_SECRET", "PASSWORD", "DB_PASSWD", "AWS_CREDENTIALS", "X_AUTH", "api_key"]
 )
-def test_the_value_of_a_name_that_looks_like_a_secret_is_masked(name):
+def test_values_of_variables_that_look_like_secrets_are_masked(name):
     assert serialization.mask_environ([(name, "hunter2")]) == {name: "***"}
 
 
@@ -73,28 +73,28 @@ def test_other_values_are_shown(name):
     assert serialization.mask_environ([(name, "value")]) == {name: "value"}
 
 
-# -- moments ------------------------------------------------------------------------------------------------------
+# -- times --------------------------------------------------------------------------------------------------------
 
 
-def test_a_moment_is_written_in_utc_to_the_millisecond():
+def test_a_time_is_written_in_utc_with_milliseconds():
     assert serialization.moment(build.NOW + 7) == "2026-11-15T12:00:00.007Z"
 
 
-def test_no_moment_stays_none():
+def test_a_missing_time_is_none():
     assert serialization.moment(None) is None
 
 
 @given(st.integers(0, 4102444800000))
-def test_a_moment_comes_back_as_it_was(at):
+def test_a_time_survives_a_round_trip(at):
     assert serialization.parse_moment(serialization.moment(at)) == at
 
 
-def test_a_moment_with_another_time_zone_is_the_same_moment():
+def test_a_time_with_another_time_zone_is_the_same_instant():
     assert serialization.parse_moment("2026-11-15T13:00:00+01:00") == build.NOW
 
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-10:00", "9999-01-01T00:00:00Z", "0001-01-01T00:00:00+10:00"])
-def test_a_moment_that_is_no_date_in_every_time_zone_is_refused(text):
+def test_a_time_that_is_no_date_in_some_time_zone_is_refused(text):
     with pytest.raises(ValueError):
         serialization.parse_moment(text)
 
@@ -102,19 +102,19 @@ def test_a_moment_that_is_no_date_in_every_time_zone_is_refused(text):
 @pytest.mark.parametrize(
     ("at", "text"), [(10**15, "9999-01-01T00:00:00.000Z"), (-(10**15), "1970-01-01T00:00:00.000Z")]
 )
-def test_a_moment_that_is_no_date_is_told_as_the_next_that_is_one(at, text):
+def test_a_time_outside_the_calendar_is_clamped(at, text):
     assert serialization.moment(at) == text
 
 
 # -- a job --------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_has_the_promised_keys_in_their_order_and_little_else():
+def test_a_job_has_the_documented_keys_in_order_and_little_else():
     keys = list(to_json(build.job()))
     assert [key for key in keys if key not in EXTRA] == PROMISED
 
 
-def test_a_new_job_has_nothing_yet_that_only_a_run_can_give():
+def test_a_new_job_has_no_values_of_a_run():
     shown = to_json(build.job(gpus=2), reason="needs 2 GPUs")
     assert {
         key: shown[key] for key in ("state", "reason", "gpus", "gpu_ids", "pid", "started_at", "attempt", "retries")
@@ -130,7 +130,7 @@ def test_a_new_job_has_nothing_yet_that_only_a_run_can_give():
     }
 
 
-def test_a_running_job_names_its_devices_its_process_and_its_beginning():
+def test_a_running_job_has_its_devices_its_process_and_its_start():
     running = build.lived(
         build.job(gpus=2), lifecycle.Placed(1, build.ids(1, 3)), lifecycle.Started(build.NOW, pid=4242)
     )
@@ -144,12 +144,12 @@ def test_a_running_job_names_its_devices_its_process_and_its_beginning():
     )
 
 
-def test_a_finished_job_shows_its_outcome_as_its_state_and_why():
+def test_a_finished_job_has_its_outcome_as_state_and_a_cause():
     lost = build.job(state=State.FINISHED, outcome=Outcome.LOST, cause=Cause.LOST, finished_at=build.NOW)
     assert (to_json(lost)["state"], to_json(lost)["cause"]) == ("lost", "lost")
 
 
-def test_what_was_asked_is_shown_as_it_was_asked():
+def test_the_options_of_a_job_are_shown():
     asked = {"name": "vit", "project": "thesis", "priority": 3, "cwd": "/data"}
     after = (After(JobId(7), When.ANY),)
     more = {"limit_s": 60.0, "cpus": 2, "mem": 2**30, "after": after, "begin_at": build.NOW, "retries": 3}
@@ -160,10 +160,10 @@ def test_what_was_asked_is_shown_as_it_was_asked():
     assert (shown["command"], shown["argv"], shown["tags"]) == ("a b", ["a", "b"], ["x", "y"])
 
 
-def test_a_device_that_has_vanished_is_still_named_but_has_no_index():
+def test_a_removed_device_is_still_named_but_has_no_index():
     running = build.lived(build.job(), lifecycle.Placed(1, (DeviceId("GPU-gone"),)))
     assert (to_json(running)["gpu_ids"], to_json(running)["gpu_indices"]) == (["GPU-gone"], [])
 
 
-def test_no_secret_of_the_environment_is_in_the_json_of_a_job():
+def test_the_json_of_a_job_contains_no_secret_of_the_environment():
     assert "hunter2" not in str(to_json(build.job(env=(("API_KEY", "hunter2"),))))

@@ -1,4 +1,4 @@
-"""What was probably meant: near words are named, far ones are not guessed."""
+"""Suggestions for mistyped words: similar words are named, others are not guessed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ VERBS = ("status", "add", "run", "show", "cancel", "retry", "completion", "confi
         ("rm", None),
     ],
 )
-def test_only_near_words_are_suggested(typed: str, meant: str | None) -> None:
+def test_only_similar_words_are_suggested(typed: str, meant: str | None) -> None:
     assert suggestions.nearest(typed, VERBS) == meant
 
 
 @given(st.text(min_size=4, max_size=12, alphabet="abcdefgh"), st.integers(0, 10))
-def test_one_letter_left_out_is_always_forgiven(word: str, at: int) -> None:
+def test_one_missing_letter_is_always_corrected(word: str, at: int) -> None:
     at %= len(word)
     assert suggestions.nearest(word[:at] + word[at + 1 :], [word]) == word
 
@@ -50,7 +50,7 @@ def test_a_suggestion_is_one_of_the_known_words(word: str, known: list[str]) -> 
     assert suggestions.nearest(word, known) in (None, *known)
 
 
-def test_a_pasted_file_is_near_to_nothing_and_is_not_read_letter_by_letter() -> None:
+def test_a_very_long_text_gets_no_suggestion_and_is_not_compared_letter_by_letter() -> None:
     # Letter by letter this would take hours.
     assert suggestions.nearest("x" * 10**8, ["status", "show"]) is None
 
@@ -68,5 +68,5 @@ def test_a_pasted_file_is_near_to_nothing_and_is_not_read_letter_by_letter() -> 
         ("", None),
     ],
 )
-def test_in_a_crowd_only_a_single_slip_is_recognised(typed: str, meant: str | None) -> None:
+def test_among_program_names_only_a_single_slip_is_corrected(typed: str, meant: str | None) -> None:
     assert suggestions.one_slip(typed, ["ls", "python", "python3", "pydoc", ""]) == meant

@@ -1,4 +1,4 @@
-"""Times and sizes as people write them."""
+"""Durations and sizes as users write them."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ from dibs.model import units
         ("1-12:00:00", 129600),
     ],
 )
-def test_a_time_is_read_as_people_write_it(text, seconds):
+def test_a_duration_is_parsed(text, seconds):
     assert units.parse_duration(text) == seconds
 
 
@@ -57,18 +57,18 @@ def test_a_time_is_read_as_people_write_it(text, seconds):
         *("²h", "٣h", "10:00", "1:60:00", "1:2:3:4", "a:b:c", "x-1:00:00", "-1:00:00"),
     ],
 )
-def test_what_is_no_time_is_refused_with_an_example(text):
+def test_an_invalid_duration_is_refused_with_an_example(text):
     with pytest.raises(errors.UserError, match="expected a time such as 90m, 2h or 1d12h"):
         units.parse_duration(text)
 
 
-def test_a_bare_number_is_no_time_and_the_error_shows_the_spelling():
+def test_a_number_without_a_unit_is_no_duration_and_the_error_shows_the_format():
     with pytest.raises(errors.UserError) as caught:
         units.parse_duration("30")
     assert caught.value.line() == 'expected a time such as 90m, 2h or 1d12h, got "30": write 30m or 30s'
 
 
-def test_a_time_of_more_than_a_century_is_refused():
+def test_a_duration_of_more_than_a_century_is_refused():
     assert units.parse_duration("36500d") == units.LONGEST_S
     for text in ("36501d", "9" * 400 + "h", "9" * 400 + "-00:00:00"):
         with pytest.raises(errors.UserError):
@@ -90,19 +90,19 @@ def test_a_time_of_more_than_a_century_is_refused():
         ("9007199254740993B", 9007199254740993),
     ],
 )
-def test_a_size_is_read_as_people_write_it(text, size):
+def test_a_size_is_parsed(text, size):
     assert units.parse_size(text) == size
 
 
 @pytest.mark.parametrize(
     "text", ["", "G", "-1G", "1 G", "18X", "18GG", "18iB", "1.G", "1e3M", "²G", "9999999P", "inf", "9" * 400 + "G"]
 )
-def test_what_is_no_size_is_refused_with_an_example(text):
+def test_an_invalid_size_is_refused_with_an_example(text):
     with pytest.raises(errors.UserError, match="expected a size such as 18G, 512M or 24GiB"):
         units.parse_size(text)
 
 
-def test_a_bare_number_is_no_size_and_the_error_shows_the_spelling():
+def test_a_number_without_a_unit_is_no_size_and_the_error_shows_the_format():
     with pytest.raises(errors.UserError) as caught:
         units.parse_size("18")
     assert caught.value.line() == 'expected a size such as 18G, 512M or 24GiB, got "18": write 18G or 18M'
@@ -124,7 +124,7 @@ def test_a_bare_number_is_no_size_and_the_error_shows_the_spelling():
         (-90, "-1m30s"),
     ],
 )
-def test_a_time_is_printed_short(seconds, text):
+def test_a_duration_is_printed_short(seconds, text):
     assert units.format_duration(seconds) == text
 
 
@@ -146,7 +146,7 @@ def test_a_size_is_printed_short(size, text):
 
 
 @given(st.integers(0, int(units.LONGEST_S)))
-def test_a_printed_time_reads_back_to_what_it_shows(seconds):
+def test_a_printed_duration_reads_back_to_what_it_shows(seconds):
     read = units.parse_duration(units.format_duration(seconds))
     assert read <= seconds < read + 3600
     assert units.format_duration(read) == units.format_duration(seconds)
@@ -161,7 +161,7 @@ def test_a_printed_size_reads_back_to_what_it_shows(size):
 
 @pytest.mark.parametrize("parse", [units.parse_duration, units.parse_size])
 @given(text=st.text(alphabet="0123456789.:-dhmsGiB wx", max_size=12))
-def test_any_text_is_read_or_refused_in_words(parse, text):
+def test_any_text_is_parsed_or_refused_with_an_explanation(parse, text):
     try:
         answer = parse(text)
     except errors.UserError:
@@ -173,7 +173,7 @@ def test_any_text_is_read_or_refused_in_words(parse, text):
     ("text", "is_one"),
     [("0", True), ("9" * 18, True), ("9" * 19, False), ("²", False), ("٣", False), ("", False), ("-1", False)],
 )
-def test_a_whole_number_is_one_that_can_be_read_and_kept(text, is_one):
+def test_a_whole_number_fits_into_64_bits(text, is_one):
     assert units.is_whole(text) == is_one
 
 
