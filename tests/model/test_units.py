@@ -173,7 +173,7 @@ def test_any_text_is_parsed_or_refused_with_an_explanation(parse, text):
     ("text", "is_one"),
     [("0", True), ("9" * 18, True), ("9" * 19, False), ("²", False), ("٣", False), ("", False), ("-1", False)],
 )
-def test_a_whole_number_fits_into_64_bits(text, is_one):
+def test_a_whole_number_has_ascii_digits_and_fits_into_64_bits(text, is_one):
     assert units.is_whole(text) == is_one
 
 
