@@ -1,4 +1,4 @@
-"""A command as typed, and the words that are really run."""
+"""A command as typed, and the arguments that are executed."""
 
 import pytest
 from hypothesis import given
@@ -29,16 +29,16 @@ def test_a_command_of_plain_words_needs_no_shell(command):
         *("", "   ", "echo a\u00a0b", "echo a\u2003b", "echo a\x0bb", "echo a\x1fb", "echo a\u0085b"),
     ],
 )
-def test_a_command_that_a_shell_would_read_differently_needs_one(command):
+def test_a_command_that_a_shell_would_parse_differently_needs_one(command):
     assert commands.needs_shell(command)
 
 
 @given(st.text(max_size=20))
-def test_without_a_shell_a_command_is_parted_at_blanks_alone(command):
+def test_without_a_shell_a_command_is_split_at_blanks_only(command):
     assert commands.needs_shell(command) or command.split() == [word for word in command.split(" ") if word]
 
 
-def test_words_reach_the_program_as_they_are(programs):
+def test_an_argument_list_is_passed_unchanged(programs):
     argv = ("train", "a b", "$HOME", "")
     assert commands.words("for people", argv, "/bin/bash", str(programs), "/") == argv
 
@@ -47,16 +47,16 @@ def test_a_plain_string_runs_without_a_shell(programs):
     assert commands.words("train  --fast", None, "/bin/bash", str(programs), "/") == ("train", "--fast")
 
 
-def test_a_string_with_shell_characters_goes_to_the_shell_whole(programs):
+def test_a_string_with_shell_characters_is_passed_to_the_shell_whole(programs):
     assert commands.words("train > log", None, "/bin/bash", str(programs), "/") == ("/bin/bash", "-c", "train > log")
 
 
-def test_a_string_whose_program_is_not_found_goes_to_the_shell_for_it_may_be_a_builtin(programs):
+def test_a_string_whose_program_is_not_found_is_passed_to_the_shell(programs):
     assert commands.words("ulimit -c", None, "/bin/sh", str(programs), "/") == ("/bin/sh", "-c", "ulimit -c")
 
 
 @pytest.mark.parametrize("command", ["echo -e x", "kill -l", "pwd"])
-def test_what_a_shell_has_built_in_is_left_to_it(programs, command):
+def test_shell_builtins_are_run_by_the_shell(programs, command):
     (programs / command.split()[0]).touch(0o755)
     assert commands.words(command, None, "/bin/sh", str(programs), "/") == ("/bin/sh", "-c", command)
 

@@ -1,4 +1,4 @@
-"""Whether jobs outlive a logout, and whether a disk is nearly full: decided from what files and the system say."""
+"""Whether jobs survive a logout, and whether a disk is nearly full: decided from files and values of the system."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OLD = "12:pids:/user.slice/user-1000.slice/session-3.scope\n1:name=systemd:/user
         ("", False, True, None),
     ],
 )
-def test_what_a_logout_ends(groups: str, lingers: bool, kills: bool, word: str | None) -> None:
+def test_whether_a_logout_ends_jobs(groups: str, lingers: bool, kills: bool, word: str | None) -> None:
     told = logout_policy.judge(groups, lingers, kills)
     assert (told is None) if word is None else word in str(told)
 
@@ -44,17 +44,17 @@ def test_what_a_logout_ends(groups: str, lingers: bool, kills: bool, word: str |
         (["KillUserProcesses = on\nKillExcludeUsers=root alice"], False),
     ],
 )
-def test_the_configuration_of_logind_is_read_as_it_reads_it(texts: list[str], expected: bool) -> None:
+def test_the_logind_configuration_is_parsed_as_logind_does(texts: list[str], expected: bool) -> None:
     assert logout_policy.kills_processes(texts, "alice") is expected
 
 
-def test_files_beside_the_configuration_count_too(tmp_path: Path) -> None:
+def test_drop_in_files_of_the_configuration_count_too(tmp_path: Path) -> None:
     config = tmp_path / "logind.conf"
     config.write_text("KillUserProcesses=no\n")
     (tmp_path / "logind.conf.d").mkdir()
     (tmp_path / "logind.conf.d" / "50-kill.conf").write_text("KillUserProcesses=yes\nKillExcludeUsers=\n")
     assert logout_policy.kills_processes(logout_policy._texts(config), "root")
-    # Whatever group this test runs in, a process that is gone says nothing.
+    # Whatever group this test runs in, a process that has exited has none.
     assert logout_policy.logout_kills(999_999_999, config, tmp_path) is None
 
 
@@ -68,6 +68,6 @@ def test_a_disk_is_nearly_full_when_bytes_or_files_run_out() -> None:
     assert "room for 7 files" in str(disk.warning(folder, disk.Room(10**12, 10**13, 7)))
 
 
-def test_the_room_of_a_disk_is_asked_of_the_system(tmp_path: Path) -> None:
+def test_free_space_is_read_from_the_system(tmp_path: Path) -> None:
     left = disk.room(tmp_path)
     assert 0 <= left.free <= left.total == os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize

@@ -1,4 +1,4 @@
-"""Where things live, and what is refused because it is not ours alone."""
+"""Where files are, and what is refused because others could write it."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ ID = "0123456789abcdef0123456789abcdef"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 
-#: Somebody else, whoever runs the tests.
+#: Another user, whoever runs the tests.
 STRANGER = 54321
 
 MOUNTS = """\
@@ -46,18 +46,18 @@ def mode(path):
 # --- which folder ---
 
 
-def test_the_state_folder_follows_the_xdg_standard_and_tells_machines_apart():
+def test_the_state_folder_follows_the_xdg_standard_and_separates_machines():
     assert paths.choose_home({"HOME": "/data/bob"}, machine()) == paths.Home(Path(f"/data/bob/.local/state/dibs/{ID}"))
     environ = {"HOME": "/data/bob", "XDG_STATE_HOME": "/data/state"}
     assert paths.choose_home(environ, machine()).path == Path(f"/data/state/dibs/{ID}")
 
 
-def test_a_relative_xdg_folder_counts_as_none():
+def test_a_relative_xdg_folder_is_ignored():
     environ = {"HOME": "/data/bob", "XDG_STATE_HOME": "state"}
     assert paths.choose_home(environ, machine()).path == Path(f"/data/bob/.local/state/dibs/{ID}")
 
 
-def test_dibs_home_is_taken_as_it_is():
+def test_dibs_home_is_used_unchanged():
     environ = {"HOME": "/home/alice", "DIBS_HOME": "/data/x/"}
     assert paths.choose_home(environ, machine()) == paths.Home(Path("/data/x"))
     environ = {"HOME": "/data/bob", "DIBS_HOME": "~/x"}
@@ -70,7 +70,7 @@ def test_a_relative_dibs_home_is_refused(text):
         paths.choose_home({"HOME": "/data/bob", "DIBS_HOME": text}, machine())
 
 
-def test_a_home_on_the_network_is_left_for_a_local_disk_and_said():
+def test_a_home_on_the_network_is_replaced_by_a_local_disk_with_a_message():
     found = paths.choose_home({"HOME": "/home/alice"}, machine())
     assert found.path == Path(f"/var/tmp/dibs-1000/{ID}")
     assert found.note == (
@@ -79,7 +79,7 @@ def test_a_home_on_the_network_is_left_for_a_local_disk_and_said():
     )
 
 
-def test_an_explicit_home_on_the_network_is_refused_with_a_way_out():
+def test_an_explicit_home_on_the_network_is_refused_with_a_solution():
     with pytest.raises(errors.UserError, match=r"expected a folder on a local disk, got .* \(lustre\)") as caught:
         paths.choose_home({"HOME": "/data/bob", "DIBS_HOME": "/scratch/bob"}, machine())
     assert "DIBS_FILES" in caught.value.hint
@@ -91,13 +91,13 @@ def test_a_machine_without_any_local_disk_is_refused():
         paths.choose_home({"HOME": "/root"}, machine(mounts=everything))
 
 
-def test_a_link_to_the_network_is_followed(tmp_path):
+def test_a_link_to_a_network_file_system_is_followed(tmp_path):
     (tmp_path / "state").symlink_to("/scratch/bob")
     found = paths.choose_home({"HOME": "/data/bob", "XDG_STATE_HOME": str(tmp_path / "state")}, machine())
     assert "lustre" in found.note
 
 
-def test_without_home_the_user_database_is_asked():
+def test_without_home_the_user_database_is_used():
     import pwd
 
     assert paths.user_home({}) == Path(pwd.getpwuid(os.geteuid()).pw_dir)
@@ -147,14 +147,14 @@ def test_network_file_systems_are_not(kind):
     assert paths.network_type(Path("/x"), f"1 0 0:1 / / rw shared:1 - {kind} dev rw\n") == kind
 
 
-def test_an_unreadable_table_of_mounts_means_local():
+def test_an_unreadable_mount_table_means_local():
     assert paths.network_type(Path("/x"), "") is None
 
 
-# --- the machine's own name ---
+# --- the machine id ---
 
 
-def test_the_machine_id_is_the_first_good_one(tmp_path):
+def test_the_first_valid_machine_id_is_used(tmp_path):
     first, second = tmp_path / "a", tmp_path / "b"
     second.write_text(f"{ID}\n")
     assert paths.machine_id((str(first), str(second))) == ID
@@ -164,11 +164,11 @@ def test_the_machine_id_is_the_first_good_one(tmp_path):
     assert paths.machine_id((str(first), str(second))) == ID
 
 
-def test_without_a_machine_id_the_host_name_serves():
+def test_without_a_machine_id_the_host_name_is_used():
     assert paths.machine_id(()) == os.uname().nodename
 
 
-# --- making it, or refusing ---
+# --- creating or refusing it ---
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def home(tmp_path):
     return tmp_path / "state" / "dibs" / ID
 
 
-def test_the_state_folder_is_private_and_its_parents_are_ordinary(home):
+def test_the_state_folder_is_private_and_its_parents_are_not(home):
     old = os.umask(0o022)
     try:
         paths.prepare(home)
@@ -187,7 +187,7 @@ def test_the_state_folder_is_private_and_its_parents_are_ordinary(home):
     paths.prepare(home)
 
 
-def test_an_open_state_folder_of_ours_is_closed(home):
+def test_a_state_folder_of_ours_with_open_permissions_is_made_private(home):
     home.mkdir(parents=True)
     home.chmod(0o755)
     paths.prepare(home)
@@ -225,8 +225,8 @@ def test_a_state_folder_of_another_user_is_refused(home):
 
 
 @needs_root
-def test_root_leaves_nothing_in_a_users_home(tmp_path, home):
-    """What sudo does when it keeps HOME."""
+def test_root_creates_nothing_in_a_users_home(tmp_path, home):
+    """This happens when sudo keeps HOME."""
     os.chown(tmp_path, STRANGER, -1)
     with pytest.raises(errors.UserError, match=f"expected {tmp_path} to belong to root") as caught:
         paths.prepare(home)
@@ -234,22 +234,22 @@ def test_root_leaves_nothing_in_a_users_home(tmp_path, home):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_permissions_is_refused():
-    """/proc takes no chmod, as a mounted vfat takes none that lasts."""
+def test_a_file_system_without_permissions_is_refused():
+    """/proc accepts no chmod, and on a mounted vfat it has no effect."""
     with pytest.raises(errors.UserError):
         paths.make_private(Path("/proc/self"))
 
 
 @pytest.fixture
 def shared(tmp_path):
-    """A folder like /tmp: anybody may put things there."""
+    """Return a folder like /tmp: any user may create files in it."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)
     return folder
 
 
-def test_folders_in_a_shared_place_are_made_private(shared):
+def test_folders_in_a_shared_place_are_created_private(shared):
     paths.prepare(shared / "dibs-1000" / ID)
     assert mode(shared / "dibs-1000") == 0o700
 
@@ -273,8 +273,8 @@ def test_a_folder_planted_in_a_shared_place_is_refused(shared):
     assert list((shared / "dibs-1000").iterdir()) == []
 
 
-def test_a_held_folder_is_passed_over_by_cleaners(home):
-    """systemd-tmpfiles leaves alone what it cannot lock for itself."""
+def test_a_locked_folder_is_skipped_by_tmp_cleaners(home):
+    """systemd-tmpfiles skips what it cannot lock."""
     paths.prepare(home)
     held = paths.hold(home)
     cleaner = os.open(home, os.O_RDONLY)
@@ -291,22 +291,22 @@ def test_a_held_folder_is_passed_over_by_cleaners(home):
 
 
 def long_home(length):
-    """A home whose socket's name has `length` bytes."""
+    """Return a home whose socket name has `length` bytes."""
     return Path("/" + "x" * (length - len("/") - len("/dibs.sock")))
 
 
-def test_a_socket_is_in_the_state_folder_if_its_name_fits(shared):
+def test_a_socket_is_in_the_state_folder_if_its_path_fits(shared):
     fits = long_home(100)
     assert paths.socket_path(fits, shared) == fits / "dibs.sock"
     assert paths.socket_path(long_home(101), shared).parent == shared / f"dibs-{os.geteuid()}"
 
 
-def test_bytes_count_and_not_letters(shared):
+def test_the_length_of_a_socket_path_is_counted_in_bytes(shared):
     home = Path("/" + "ü" * 60)
     assert paths.socket_path(home, shared).parent != home
 
 
-def test_every_home_and_purpose_has_a_socket_of_its_own(shared):
+def test_every_home_and_purpose_has_a_different_socket(shared):
     homes = [long_home(120), long_home(121)]
     names = {path(home, shared) for home in homes for path in (paths.socket_path, paths.notify_path)}
     assert len(names) == 4
@@ -314,7 +314,7 @@ def test_every_home_and_purpose_has_a_socket_of_its_own(shared):
     assert paths.notify_path(Path("/x")) == Path("/x/notify.sock")
 
 
-def test_the_folder_of_a_far_socket_is_made_private(tmp_path, shared):
+def test_the_folder_of_a_socket_outside_the_state_folder_is_private(tmp_path, shared):
     home = tmp_path / ("x" * 100)
     paths.prepare(home, shared)
     folder = paths.socket_path(home, shared).parent
@@ -325,14 +325,14 @@ def test_the_folder_of_a_far_socket_is_made_private(tmp_path, shared):
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/"), lambda path: path.write_text("")])
-def test_a_planted_folder_of_sockets_is_refused_by_every_client(shared, make):
+def test_a_planted_socket_folder_is_refused_by_every_client(shared, make):
     make(shared / f"dibs-{os.geteuid()}")
     with pytest.raises(errors.UserError, match=r"expected .* to be a folder"):
         paths.socket_path(long_home(120), shared)
 
 
 @needs_root
-def test_a_strangers_folder_of_sockets_is_refused_by_every_client(shared):
+def test_a_socket_folder_of_another_user_is_refused_by_every_client(shared):
     folder = shared / f"dibs-{os.geteuid()}"
     folder.mkdir()
     os.chown(folder, STRANGER, -1)
@@ -343,7 +343,7 @@ def test_a_strangers_folder_of_sockets_is_refused_by_every_client(shared):
 # --- names of files ---
 
 
-def test_files_have_their_names():
+def test_files_have_fixed_names():
     home = Path("/h")
     assert paths.database(home) == Path("/h/dibs.db")
     assert len({paths.daemon_lock(home), paths.start_lock(home), paths.daemon_log(home)}) == 3

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as the kernel tells: its tables as text, and real sockets."""
+"""Who is at the other end of a connection, according to the kernel: its tables as text, and real sockets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(*lines: str) -> str:
     return "\n".join((HEAD, *lines, ""))
 
 
-def test_the_owner_of_the_other_end_is_found_and_not_that_of_our_own() -> None:
+def test_the_owner_of_the_remote_end_is_found() -> None:
     text = table(
         line(f"{LOOPBACK}:1F90", "00000000:0000", state="0A", uid=1),
         line(f"{LOOPBACK}:1F90", f"{LOOPBACK}:C350", uid=2),
@@ -40,19 +40,19 @@ def test_the_owner_of_the_other_end_is_found_and_not_that_of_our_own() -> None:
     assert peers.find(text, THEIRS, OURS) == Peer(4, is_local=True)
 
 
-def test_addresses_of_the_sixth_version_are_found_too() -> None:
+def test_ipv6_addresses_are_found_too() -> None:
     text = table(line(f"{LOOPBACK_6}:C350", f"{LOOPBACK_6}:1F90", uid=5))
     assert peers.find(text, ("::1", 0xC350), ("::1", 0x1F90)) == Peer(5, is_local=True)
 
 
 @pytest.mark.parametrize("state", ["01", "04", "05", "06"])
-def test_a_socket_that_nobody_has_open_any_more_is_not_of_root(state: str) -> None:
-    """The kernel writes uid 0 for it; a stranger who asks and hangs up at once must not pass for root."""
+def test_a_closed_socket_does_not_count_as_roots(state: str) -> None:
+    """The kernel reports uid 0 for it; another user who connects and closes at once must not pass for root."""
     text = table(line(f"{LOOPBACK}:C350", f"{LOOPBACK}:1F90", state=state, uid=0, inode=0))
     assert peers.find(text, THEIRS, OURS) == Peer(None, is_local=True)
 
 
-def test_who_is_in_no_table_is_of_another_machine_unless_the_address_says_otherwise() -> None:
+def test_a_peer_in_no_table_is_remote_unless_its_address_is_loopback() -> None:
     assert peers.find(table(), ("10.0.0.9", 5), ("10.0.0.5", 6)) == Peer(None, is_local=False)
     assert peers.find(table(), ("fe80::1%eth0", 5), ("fe80::2%eth0", 6)) == Peer(None, is_local=False)
     for address in ("127.0.0.1", "127.0.0.2", "::1"):
@@ -60,13 +60,13 @@ def test_who_is_in_no_table_is_of_another_machine_unless_the_address_says_otherw
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "1: 2 3", "   1: x y z"])
-def test_a_table_that_cannot_be_read_names_nobody(text: str) -> None:
+def test_an_unreadable_table_gives_no_owner(text: str) -> None:
     assert peers.find(text, THEIRS, OURS).uid is None
 
 
 @contextlib.contextmanager
 def connected(family: int, address: str) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield the two ends of a connection: who asked, and who was asked."""
+    """Yield the two ends of a connection: the client and the server."""
     with socket.socket(family) as listening:
         listening.bind((address, 0))
         listening.listen()
@@ -77,7 +77,7 @@ def connected(family: int, address: str) -> Iterator[tuple[socket.socket, socket
                 yield asking, asked
 
 
-def test_a_connection_of_our_own_is_ours() -> None:
+def test_our_own_connection_is_recognized() -> None:
     with connected(socket.AF_INET, "127.0.0.1") as (_, asked):
         assert peers.of_tcp(asked) == Peer(os.geteuid(), is_local=True)
     ours, theirs = socket.socketpair()
@@ -85,7 +85,7 @@ def test_a_connection_of_our_own_is_ours() -> None:
         assert peers.of_unix(ours).uid == os.geteuid()
 
 
-def test_a_connection_that_was_hung_up_is_nobodys() -> None:
+def test_a_closed_connection_has_no_owner() -> None:
     with connected(socket.AF_INET, "127.0.0.1") as (asking, asked):
         asking.sendall(b"GET / HTTP/1.1\r\n\r\n")
         asking.close()
@@ -106,7 +106,7 @@ def test_a_connection_that_was_hung_up_is_nobodys() -> None:
         ("00000000", "192.0.2.1", False),
     ],
 )
-def test_who_listens_where_a_connection_would_arrive(listens: str, host: str, is_found: bool) -> None:
+def test_listeners_are_found_by_the_address_a_connection_would_reach(listens: str, host: str, is_found: bool) -> None:
     text = table(
         line(f"{listens}:1F90", "00000000:0000", state="0A", uid=7),
         line(f"{listens}:1F91", "00000000:0000", state="0A", uid=8),
@@ -115,6 +115,6 @@ def test_who_listens_where_a_connection_would_arrive(listens: str, host: str, is
     assert peers.find_listeners(text, (host, 0x1F90)) == ({7} if is_found else set())
 
 
-def test_a_listening_socket_of_our_own_is_found() -> None:
+def test_our_own_listening_socket_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ours:
         assert peers.listeners("127.0.0.1", ours.getsockname()[1]) == {os.geteuid()}

@@ -32,7 +32,7 @@ termination = process_tree.Termination()
 
 
 def run(code: str) -> str:
-    """Run code as the parent of a tree of its own; return what it prints."""
+    """Run code as the parent of a separate tree; return what it prints."""
     words = [sys.executable, "-c", PARENT + code, str(Path(dibs.__file__).parent.parent)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_a_process_that_ignores_term_gets_kill_after_the_grace_period() -> None:
     assert run(f"start({ignoring!r}); termination.run(0.05, is_gone, sleep); print(codes[0][1])") == "137"
 
 
-def test_no_grace_is_kill_at_once() -> None:
+def test_a_grace_of_zero_is_kill_at_once() -> None:
     assert run("start(''); termination.run(0, is_gone, sleep); print(codes[0][1])") == "137"
 
 
@@ -63,14 +63,14 @@ def test_each_process_gets_term_once() -> None:
     assert text.split() == ["True", "137"]
 
 
-def test_of_several_grace_periods_the_one_that_ends_first_counts() -> None:
+def test_the_earliest_end_of_several_grace_periods_counts() -> None:
     text = run(
         "for grace_s, now in ((30, 0), (5, 10), (60, 11)): termination.begin(grace_s, now)\nprint(termination.kill_at)"
     )
     assert text == "15"
 
 
-def test_the_whole_tree_ends_also_what_forked_away_from_it() -> None:
+def test_the_whole_tree_ends_including_daemonized_processes() -> None:
     text = run(
         "start('if os.fork() or os.setsid() or os.fork(): time.sleep(3600)')\n"
         "termination.run(0, is_gone, sleep); print(len(codes), len(process_tree.living()))"
@@ -78,7 +78,7 @@ def test_the_whole_tree_ends_also_what_forked_away_from_it() -> None:
     assert text == "3 0"
 
 
-def test_a_tree_is_stuck_after_a_while_of_kill() -> None:
+def test_a_tree_that_survives_kill_is_stuck_after_a_while() -> None:
     text = run(
         "print(termination.is_stuck(1e9), termination.kill(0.0) >= 0.0)\n"
         "print(termination.is_stuck(process_tree.STUCK_S), termination.is_stuck(process_tree.STUCK_S + 0.1))"

@@ -1,4 +1,4 @@
-"""Processes are seen as they are, and a signal never reaches a stranger."""
+"""Reading processes, and that a signal never reaches an unrelated process."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_process_is_its_pid_and_start_time(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_process_is_identified_by_pid_and_start_time(sleeper: subprocess.Popen[bytes]) -> None:
     proc = processes.look(sleeper.pid)
     assert proc is not None
     assert (proc.pid, proc.ppid) == (sleeper.pid, os.getpid())
     assert processes.identity(sleeper.pid) == proc.starttime
 
 
-def test_nobody_has_no_identity() -> None:
+def test_a_missing_process_has_no_identity() -> None:
     assert processes.look(2**22 + 1) is None
     assert processes.identity(2**22 + 1) is None
     assert processes.open_verified(2**22 + 1, 0) is None
 
 
-def test_a_name_may_contain_anything(tmp_path: Path) -> None:
+def test_a_process_name_may_contain_any_characters(tmp_path: Path) -> None:
     program = tmp_path / ") S 1 (\n"
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([program, "60"]) as process:
@@ -43,7 +43,7 @@ def test_a_name_may_contain_anything(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_the_boot_has_a_name() -> None:
+def test_the_boot_has_an_id() -> None:
     assert processes.boot_id() == processes.boot_id()
     assert len(processes.boot_id()) == 36
 
@@ -78,7 +78,7 @@ def test_a_signal_goes_through_a_verified_pidfd(sleeper: subprocess.Popen[bytes]
     os.close(pidfd)
 
 
-def test_another_process_with_the_same_pid_is_not_touched(sleeper: subprocess.Popen[bytes]) -> None:
+def test_another_process_with_a_reused_pid_gets_no_signal(sleeper: subprocess.Popen[bytes]) -> None:
     starttime = processes.identity(sleeper.pid)
     assert starttime is not None
     assert processes.open_verified(sleeper.pid, starttime - 1) is None
@@ -86,7 +86,7 @@ def test_another_process_with_the_same_pid_is_not_touched(sleeper: subprocess.Po
     assert sleeper.poll() is None
 
 
-def test_marked_needs_all_entries_and_whole_ones(sleeper: subprocess.Popen[bytes]) -> None:
+def test_marked_processes_match_all_environment_entries_exactly(sleeper: subprocess.Popen[bytes]) -> None:
     def pids(*entries: bytes) -> list[int]:
         return [proc.pid for proc in processes.marked(list(entries))]
 
@@ -96,13 +96,13 @@ def test_marked_needs_all_entries_and_whole_ones(sleeper: subprocess.Popen[bytes
     assert pids() == []
 
 
-def test_no_descriptor_stays_open(sleeper: subprocess.Popen[bytes]) -> None:
+def test_no_descriptor_is_left_open(sleeper: subprocess.Popen[bytes]) -> None:
     before = os.listdir("/proc/self/fd")
     processes.send_all(processes.descendants(os.getpid()), signal.SIGCONT)
     processes.marked([b"MARK_A=1"])
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_names_are_for_people() -> None:
+def test_process_names_are_readable() -> None:
     procs = [processes.Proc(4242, 1, 0, "python", "S"), processes.Proc(4250, 1, 0, "sleep", "S")]
     assert processes.names(procs) == "4242 python, 4250 sleep"

@@ -1,4 +1,4 @@
-"""Every setting: defaults, files, environment, and the errors that name the culprit."""
+"""Every setting: defaults, files, environment, and errors that name the source."""
 
 import dataclasses
 import os
@@ -56,13 +56,13 @@ def test_every_variable_is_named_after_its_setting():
     assert all(setting.variable == f"DIBS_{setting.name.upper()}" for setting in SETTINGS)
 
 
-def test_every_meaning_is_a_sentence():
+def test_every_description_is_a_sentence():
     assert all(setting.meaning[0].isupper() and setting.meaning.endswith(".") for setting in SETTINGS)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_the_default_in_the_table_is_the_default_in_the_field(place, setting):
-    """The table's text, written into a file, gives what no file gives."""
+    """The text in the table, written into a file, gives the same value as no file."""
     if not setting.is_in_files or setting.name in ("cpu_slots", "shell", "max_gpus", "keep_for"):
         assert setting.default == ""
         return
@@ -81,7 +81,7 @@ def test_without_files_and_variables_there_are_defaults(place):
     assert found.sources == dict.fromkeys((setting.name for setting in SETTINGS), "default")
 
 
-def test_the_user_comes_before_the_site_and_the_environment_before_both(place):
+def test_the_user_overrides_the_site_and_the_environment_overrides_both(place):
     place.write(place.site, 'devices = "0"\nvisible = "index"\ngrace = "10s"')
     place.write(place.user, 'devices = "1"\nvisible = "uuid"')
     found = place.load(DIBS_DEVICES="2")
@@ -92,7 +92,7 @@ def test_the_user_comes_before_the_site_and_the_environment_before_both(place):
     assert found.sources["files"] == "default"
 
 
-def test_the_user_may_take_back_what_the_site_restricts(place):
+def test_the_user_can_reset_a_value_of_the_site(place):
     place.write(place.site, 'devices = "0"\nfiles = "/data"')
     place.write(place.user, 'devices = ""\nfiles = ""')
     found = place.load()
@@ -206,7 +206,7 @@ def test_bash_is_the_shell_where_there_is_one(place, tmp_path):
     assert place.load(PATH=path).shell == f"{tmp_path}/bin/bash"
 
 
-def test_files_need_not_exist(place):
+def test_missing_files_are_no_error(place):
     for file in (place.site, place.user):
         file.parent.rmdir()
         file.parent.write_text("not even a folder")
@@ -243,7 +243,7 @@ def test_files_need_not_exist(place):
         ("devices = 1\ndevices = 2", "expected TOML such as devices = "),
     ],
 )
-def test_a_wrong_line_in_a_file_is_named_with_its_file(place, line, words):
+def test_an_invalid_line_is_reported_with_its_file(place, line, words):
     for file in (place.site, place.user):
         place.write(file, f"# a comment\n{line}")
         message = place.error()
@@ -264,18 +264,18 @@ def test_a_wrong_line_in_a_file_is_named_with_its_file(place, line, words):
         ("DIBS_CONFIG", "x", 'DIBS_CONFIG: expected an absolute path, got "x".'),
     ],
 )
-def test_a_wrong_variable_is_named(place, variable, text, words):
+def test_an_invalid_variable_is_named(place, variable, text, words):
     assert words in place.error(**{variable: text})
 
 
-def test_bytes_that_are_no_text_are_refused_in_words(place):
+def test_bytes_that_are_not_utf8_are_refused_with_an_explanation(place):
     place.user.write_bytes(b"devices = '\xff'")
     place.user.chmod(0o600)
     assert "expected UTF-8 text, got other bytes at offset 11" in place.error()
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_may_write_is_refused_with_the_cure(place, mode):
+def test_a_file_that_others_may_write_is_refused_with_the_fix(place, mode):
     place.write(place.user, 'shell = "/tmp/evil"')
     place.user.chmod(mode)
     message = place.error()
@@ -284,7 +284,7 @@ def test_a_file_that_others_may_write_is_refused_with_the_cure(place, mode):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o400])
-def test_a_file_that_others_may_only_read_is_fine(place, mode):
+def test_a_file_that_others_may_only_read_is_accepted(place, mode):
     place.write(place.user, 'devices = "1"')
     place.user.chmod(mode)
     assert place.load().devices == "1"
@@ -297,7 +297,7 @@ def test_a_file_of_another_user_is_refused(place):
     assert "expected a file of yours or of root, it belongs to user 54321" in place.error()
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting(place):
+def test_a_file_that_is_not_regular_is_refused_without_blocking(place):
     os.mkfifo(place.user)
     assert "expected a regular file" in place.error()
     place.user.unlink()
@@ -305,7 +305,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting(place):
     assert "expected a file that you can read, got: Is a directory" in place.error()
 
 
-def test_a_link_is_judged_by_what_it_points_to(place, tmp_path):
+def test_a_link_is_checked_by_its_target(place, tmp_path):
     place.write(tmp_path / "dotfiles.toml", 'devices = "1"')
     place.user.symlink_to(tmp_path / "dotfiles.toml")
     assert place.load().devices == "1"
