@@ -1,4 +1,4 @@
-"""`dibs daemon install`: what is written for systemd and for cron, and what is never written over."""
+"""`dibs daemon install`: what is written for systemd and for cron, and what is never overwritten."""
 
 from __future__ import annotations
 
@@ -53,25 +53,27 @@ def test_a_unit_starts_the_daemon_and_lets_jobs_outlive_it(environ: dict[str, st
     assert told == [f"wrote {path}; the daemon starts with your first login", boot_service.LINGER]
 
 
-def test_who_lingers_is_not_told_to(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_lingering_enabled_there_is_no_hint_about_it(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_LINGER", "yes")
     assert len(Systemd(environ, is_root=False).install()) == 1
 
 
-def test_roots_unit_is_the_systems(environ: dict[str, str]) -> None:
+def test_root_gets_a_system_unit(environ: dict[str, str]) -> None:
     unit = Systemd(environ, is_root=True)
     assert str(unit.path) == "/etc/systemd/system/dibs.service"
     assert "WantedBy=multi-user.target" in unit.text()
 
 
-def test_installing_twice_writes_it_anew(environ: dict[str, str]) -> None:
+def test_installing_twice_rewrites_the_unit(environ: dict[str, str]) -> None:
     Systemd(environ, is_root=False).install()
     again = Systemd(environ | {"DIBS_DEVICES": "0,1"}, is_root=False)
     again.install()
     assert 'Environment="DIBS_DEVICES=0,1"' in again.path.read_text()
 
 
-def test_a_file_of_somebody_else_is_left_alone(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_file_not_written_by_dibs_is_kept(environ: dict[str, str], tmp_path: Path) -> None:
     unit = Systemd(environ, is_root=False)
     unit.path.parent.mkdir(parents=True)
     unit.path.write_text("[Unit]\n")
@@ -82,7 +84,7 @@ def test_a_file_of_somebody_else_is_left_alone(environ: dict[str, str], tmp_path
     assert not (tmp_path / "calls").exists()
 
 
-def test_uninstalling_takes_the_unit_away(environ: dict[str, str], tmp_path: Path) -> None:
+def test_uninstalling_removes_the_unit(environ: dict[str, str], tmp_path: Path) -> None:
     unit = Systemd(environ, is_root=False)
     assert unit.uninstall() == ["not installed"]
     unit.install()
@@ -91,7 +93,7 @@ def test_uninstalling_takes_the_unit_away(environ: dict[str, str], tmp_path: Pat
     assert calls(tmp_path)[-2:] == ["systemctl --user disable --now dibs.service", "systemctl --user daemon-reload"]
 
 
-def test_without_systemd_it_is_a_line_for_cron_and_all_others_stay(environ: dict[str, str], tmp_path: Path) -> None:
+def test_without_systemd_a_line_is_added_to_the_crontab(environ: dict[str, str], tmp_path: Path) -> None:
     table = tmp_path / "crontab"
     table.write_text("0 4 * * * backup\n")
     cron = Cron(environ)
@@ -107,16 +109,16 @@ def test_without_systemd_it_is_a_line_for_cron_and_all_others_stay(environ: dict
     assert cron.uninstall() == ["not installed"]
 
 
-def test_a_crontab_that_cannot_be_read_is_not_written_over(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_crontab_is_not_overwritten(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_CRONTAB", "broken")
     for verb in (Cron(environ).install, Cron(environ).uninstall):
         with pytest.raises(MachineError, match="cannot read the spool"):
             verb()
 
 
-def test_the_way_is_found_by_asking(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_preferred_and_cron_is_the_fallback(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isinstance(boot_service.find(environ), Systemd)
     monkeypatch.setenv("FAKE_SYSTEMD", "none")
     assert isinstance(boot_service.find(environ), Cron)
@@ -125,7 +127,7 @@ def test_the_way_is_found_by_asking(environ: dict[str, str], monkeypatch: pytest
         boot_service.find(environ)
 
 
-def test_print_shows_and_changes_nothing(bench: Bench) -> None:
+def test_print_shows_the_unit_and_changes_nothing(bench: Bench) -> None:
     path = f"{FAKES}{os.pathsep}{bench.environ['PATH']}"
     more = {"PATH": path, "FAKE_CALLS": str(bench.folder / "calls"), "FAKE_CRONTAB": str(bench.folder / "crontab")}
     shown = bench.cli("daemon", "install", "--print", environ=more)

@@ -1,4 +1,4 @@
-"""Jobs and GPUs changed after submission, as typed: through the real daemon, with real processes."""
+"""Changing jobs and GPUs after submission on the command line: through the real daemon, with real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dibs.system import paths, processes
 from terminal import CTRL_C, Terminal
 
 LONG = ["sleep", "1000"]
-#: Notes each USR1 in its log, and has a child that does the same.
+#: Records each USR1 in its log, and has a child that does the same.
 LISTENER = """
 trap 'echo got it' USR1
 sh -c 'trap "echo child got it" USR1; echo ready; while :; do sleep 0.02; done' &
@@ -32,7 +32,7 @@ def state(bench: Bench, job_id: int) -> str:
 
 
 def refused(bench: Bench, *words: str, code: int = 2) -> str:
-    """Return the one line with which a command is refused."""
+    """Return the one-line error of a command."""
     done = bench.cli(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done
     assert done.stderr.startswith("dibs: ")
@@ -40,7 +40,7 @@ def refused(bench: Bench, *words: str, code: int = 2) -> str:
 
 
 def busy(bench: Bench) -> int:
-    """Take all GPUs, so that what comes after waits."""
+    """Occupy all GPUs, so that later jobs wait."""
     job_id = bench.add(LONG, gpus=4)
     bench.until(job_id, "started")
     return job_id
@@ -70,11 +70,11 @@ def test_a_signal_reaches_the_whole_tree(bench: Bench) -> None:
         (["--", "-9"], ["--", "-9"]),
     ],
 )
-def test_the_spelling_of_the_other_kill_is_understood(typed: list[str], words: list[str]) -> None:
+def test_the_notation_of_the_kill_command_is_parsed(typed: list[str], words: list[str]) -> None:
     assert kill.usual(typed) == words
 
 
-def test_a_signal_may_be_typed_as_for_the_other_kill(bench: Bench) -> None:
+def test_the_notation_of_the_kill_command_is_accepted(bench: Bench) -> None:
     bench.until(bench.add(LONG), "started")
     assert bench.cli("kill", "-CONT", "1").stdout == "1 running: SIGCONT sent\n"
     assert bench.cli("kill", "-9", "1").stdout == "1 running: SIGKILL sent\n"
@@ -83,7 +83,7 @@ def test_a_signal_may_be_typed_as_for_the_other_kill(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("word", ["KILL", "sigkill", "9"])
-def test_a_signal_may_be_said_in_three_ways(bench: Bench, word: str) -> None:
+def test_a_signal_has_three_notations(bench: Bench, word: str) -> None:
     job_id = bench.add(LONG)
     bench.until(job_id, "started")
     bench.cli("kill", "-s", word, str(job_id))
@@ -96,7 +96,7 @@ def is_stopped(pid: int) -> bool:
     return proc is not None and proc.is_stopped
 
 
-def test_a_paused_job_keeps_its_gpu_over_a_restart_and_goes_on(bench: Bench) -> None:
+def test_a_paused_job_keeps_its_gpu_across_a_restart_and_resumes(bench: Bench) -> None:
     job_id = bench.add(LONG)
     pid = bench.until(job_id, "started")["pid"]
     paused = bench.cli("pause", str(job_id))
@@ -110,8 +110,8 @@ def test_a_paused_job_keeps_its_gpu_over_a_restart_and_goes_on(bench: Bench) -> 
     wait_for(lambda: not is_stopped(pid))
 
 
-def test_the_time_limit_of_a_paused_job_stands_still(bench: Bench) -> None:
-    """One that is not paused and has a longer limit ends first."""
+def test_the_time_limit_of_a_paused_job_does_not_run(bench: Bench) -> None:
+    """A job that is not paused and has a longer limit ends first."""
     job_id = bench.add(LONG, time_limit_s=0.5)
     pid = bench.until(job_id, "started")["pid"]
     bench.cli("pause", str(job_id))
@@ -135,7 +135,7 @@ def test_a_paused_job_can_be_cancelled(bench: Bench) -> None:
 # -- move --
 
 
-def test_a_job_that_was_moved_first_runs_first(bench: Bench) -> None:
+def test_a_job_moved_to_the_front_runs_first(bench: Bench) -> None:
     first = busy(bench)
     for name in "abc":
         bench.add(f"echo {name} >> order", gpus=4, name=name)
@@ -152,7 +152,7 @@ def test_a_job_that_was_moved_first_runs_first(bench: Bench) -> None:
 # -- edit --
 
 
-def test_a_waiting_job_is_changed_by_options(bench: Bench) -> None:
+def test_a_waiting_job_is_edited_by_options(bench: Bench) -> None:
     busy(bench)
     job_id = bench.add(LONG)
     done = bench.cli(
@@ -175,7 +175,7 @@ def test_the_limit_of_a_running_job_can_be_shortened(bench: Bench) -> None:
 
 
 def test_every_option_of_a_submission_can_be_edited() -> None:
-    """But for --hold, which is a verb of its own."""
+    """Except --hold, which is a separate verb."""
     assert {*job_options.JOB_OPTIONS} - {*drafts.EDITABLE} == {job_options.HOLD}
 
 
@@ -218,7 +218,7 @@ def test_without_options_the_job_is_opened_in_the_editor(bench: Bench) -> None:
     assert "EDITOR" not in (bench.folder / "seen").read_text()
 
 
-def test_a_text_that_was_not_changed_changes_nothing(bench: Bench) -> None:
+def test_an_unchanged_text_changes_nothing(bench: Bench) -> None:
     busy(bench)
     job_id = bench.add(LONG, name='ünï \U0001f600 \x7f \\ "')
     events = bench.events(job_id)
@@ -238,9 +238,7 @@ def test_a_text_that_was_not_changed_changes_nothing(bench: Bench) -> None:
         ("1s/^/\\xff/", "expected lines such as name", 2),
     ],
 )
-def test_a_text_that_cannot_be_used_changes_nothing_and_is_kept(
-    bench: Bench, script: str, message: str, code: int
-) -> None:
+def test_an_invalid_text_changes_nothing_and_is_kept(bench: Bench, script: str, message: str, code: int) -> None:
     busy(bench)
     job_id = bench.add(LONG)
     before = bench.job(job_id)
@@ -255,7 +253,7 @@ def test_a_text_that_cannot_be_used_changes_nothing_and_is_kept(
 # -- clean --
 
 
-def test_finished_jobs_are_forgotten_with_their_logs(bench: Bench) -> None:
+def test_finished_jobs_are_deleted_with_their_logs(bench: Bench) -> None:
     bench.add("echo hi; echo model > $DIBS_CHECKPOINT_DIR/model")
     bench.add("true")
     bench.wait_all()
@@ -275,14 +273,14 @@ def test_finished_jobs_are_forgotten_with_their_logs(bench: Bench) -> None:
     assert bench.cli("clean").stdout == "forgot 0 finished jobs and 0B of files\n"
 
 
-def test_checkpoints_go_only_when_asked(bench: Bench) -> None:
+def test_checkpoints_are_deleted_on_request_only(bench: Bench) -> None:
     bench.add("echo model > $DIBS_CHECKPOINT_DIR/model")
     bench.wait_all()
     bench.cli("clean", "all", "--checkpoints")
     assert not (bench.home / "jobs" / "1").exists()
 
 
-def test_a_job_that_others_wait_for_is_kept_and_named(bench: Bench) -> None:
+def test_a_job_that_others_depend_on_is_kept_and_named(bench: Bench) -> None:
     bench.until(bench.add("true"))
     bench.cli("pause")
     bench.add("true", after=[{"select": "1"}, {"select": "1", "when": "end"}], gpus=4)
@@ -292,7 +290,7 @@ def test_a_job_that_others_wait_for_is_kept_and_named(bench: Bench) -> None:
     assert state(bench, 1) == "done"
 
 
-def test_clean_asks_a_person(bench: Bench) -> None:
+def test_clean_asks_for_confirmation_on_a_terminal(bench: Bench) -> None:
     bench.until(bench.add("true"))
     with Terminal(bench, "clean") as person:
         person.until("forget 1 finished job and")
@@ -304,8 +302,8 @@ def test_clean_asks_a_person(bench: Bench) -> None:
     assert (code, "forgot 1 finished job" in shown) == (0, True)
 
 
-def test_what_a_crash_left_of_forgotten_jobs_is_removed_later(bench: Bench) -> None:
-    """The rows are gone and it is noted that the files are to follow."""
+def test_files_of_deleted_jobs_left_by_a_crash_are_removed_later(bench: Bench) -> None:
+    """The rows are gone, and the database records that the files have to follow."""
     bench.until(bench.add("true"))
     bench.stop()
     store = Store.open(paths.database(bench.home))
@@ -320,7 +318,7 @@ def test_what_a_crash_left_of_forgotten_jobs_is_removed_later(bench: Bench) -> N
 # -- gpus --
 
 
-def test_a_drained_gpu_gets_no_new_job_and_says_why(bench: Bench) -> None:
+def test_a_drained_gpu_gets_no_new_job_and_shows_the_reason(bench: Bench) -> None:
     job_id = bench.add(LONG, gpu_ids=["3"])
     bench.until(job_id, "started")
     ambiguous = refused(bench, "gpus", "drain", "fake-", code=3)
@@ -363,7 +361,7 @@ def test_a_drained_daemon_starts_nothing_new_and_stops_after_the_last_job(bench:
     assert bench.until(waiting)["state"] == "done"
 
 
-def test_ctrl_c_takes_a_drain_back(bench: Bench) -> None:
+def test_ctrl_c_cancels_a_drain(bench: Bench) -> None:
     job_id = busy(bench)
     waiting = bench.add("true")
     with Terminal(bench, "daemon", "stop", "--drain") as person:
@@ -378,7 +376,7 @@ def test_ctrl_c_takes_a_drain_back(bench: Bench) -> None:
 # -- cancel --
 
 
-def test_cancelling_several_running_jobs_asks_and_one_does_not(bench: Bench) -> None:
+def test_only_cancelling_several_running_jobs_asks_for_confirmation(bench: Bench) -> None:
     for _ in range(2):
         bench.until(bench.add(LONG), "started")
     bench.cli("pause", "2")
@@ -394,7 +392,7 @@ def test_cancelling_several_running_jobs_asks_and_one_does_not(bench: Bench) -> 
     bench.wait_all()
 
 
-def test_people_are_told_of_very_many_jobs_in_one_line(bench: Bench) -> None:
+def test_on_a_terminal_many_jobs_are_summarized_in_one_line(bench: Bench) -> None:
     busy(bench)
     bench.add_many([{"command": "true"}] * 30)
     with Terminal(bench, "hold", "2-22") as person:
@@ -403,7 +401,7 @@ def test_people_are_told_of_very_many_jobs_in_one_line(bench: Bench) -> None:
         code, shown = person.end()
     assert code == 0
     assert shown.splitlines() == ["1 job stopping: TERM now, KILL in 0s (1)", "30 jobs cancelled (2-31)"]
-    # Who reads through a pipe gets each of them.
+    # Piped output has each of them.
     assert len(bench.cli("retry", "2-31").stdout.splitlines()) == 30
 
 
@@ -414,7 +412,7 @@ def post(bench: Bench, path: str, body: Any = None) -> Any:
     return bench.client.post(path, {} if body is None else body)
 
 
-def test_the_same_verbs_over_http(bench: Bench) -> None:
+def test_the_same_verbs_exist_over_http(bench: Bench) -> None:
     busy(bench)
     for _ in range(2):
         bench.add("true")

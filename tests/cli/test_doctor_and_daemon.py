@@ -1,4 +1,4 @@
-"""Finding out: `doctor`, `config`, `report`, `help TOPIC`, the man page, and what shells complete."""
+"""Diagnosis and help: `doctor`, `config`, `report`, `help TOPIC`, the man page, and shell completion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def findings(bench: Bench, code: int = 0, **environ: str) -> dict[str, list[dict[str, str]]]:
-    """Return what the doctor says, by subject."""
+    """Return the findings of the doctor, by subject."""
     done = bench.cli("doctor", "--json", environ=environ)
     assert (done.returncode, done.stderr) == (code, "")
     told = json.loads(done.stdout)
@@ -66,7 +66,7 @@ def test_the_doctor_needs_no_daemon_and_starts_none(bench: Bench) -> None:
     assert not bench.home.exists()
 
 
-def test_the_doctor_looks_at_a_running_daemon(bench: Bench) -> None:
+def test_the_doctor_checks_a_running_daemon(bench: Bench) -> None:
     bench.until(bench.add("true"))
     found = findings(bench)
     assert f"pid {bench.pid()}, version {__version__}" in found["daemon"][0]["text"]
@@ -78,7 +78,7 @@ def test_the_doctor_looks_at_a_running_daemon(bench: Bench) -> None:
     assert "\x1b" not in text
 
 
-def test_an_open_state_folder_is_a_problem_with_its_fix(bench: Bench) -> None:
+def test_a_state_folder_with_open_permissions_is_a_problem_with_its_fix(bench: Bench) -> None:
     bench.home.mkdir()
     bench.home.chmod(0o755)
     found = findings(bench, code=1)
@@ -96,7 +96,7 @@ def test_broken_settings_and_folders_are_problems(bench: Bench) -> None:
     assert findings(bench, DIBS_DEVICES="none")["gpus"][-1]["fix"].endswith("export DIBS_DEVICES=fake:4")
 
 
-def test_a_daemon_whose_socket_is_gone_is_found(bench: Bench) -> None:
+def test_a_daemon_with_a_deleted_socket_is_found(bench: Bench) -> None:
     bench.start()
     (bench.home / "dibs.sock").unlink()
     found = findings(bench, code=1)
@@ -104,7 +104,7 @@ def test_a_daemon_whose_socket_is_gone_is_found(bench: Bench) -> None:
     bench.kill()
 
 
-def test_a_check_that_hangs_is_a_finding() -> None:
+def test_a_hanging_check_is_a_finding() -> None:
     stuck = threading.Event()
 
     def hang() -> list[doctor.Finding]:
@@ -128,7 +128,7 @@ def test_errors_of_a_check_are_findings_and_bugs_are_not() -> None:
         doctor.within("x", lambda: fail(KeyError("bug")))
 
 
-def test_a_driver_that_hangs_does_not_stop_the_doctor(tmp_path: Path) -> None:
+def test_a_hanging_driver_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
     driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")
     program = (
@@ -171,7 +171,7 @@ def test_config_lists_every_setting_with_its_source(bench: Bench) -> None:
     ("value", "written"),
     [(0.0, "0s"), (30.0, "30s"), (3600.0, "1h"), (90061.0, "1d1h1m1s"), (0.5, "0.5s"), (None, ""), (("A", "B"), "A,B")],
 )
-def test_values_are_shown_as_one_would_write_them(value: object, written: str) -> None:
+def test_values_are_shown_as_they_would_be_written(value: object, written: str) -> None:
     assert settings.written(value) == written
 
 
@@ -207,7 +207,9 @@ def test_values_are_shown_as_one_would_write_them(value: object, written: str) -
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_mistake_is_one_line_and_starts_nothing(bench: Bench, words: list[str], text: str, error: str) -> None:
+def test_a_mistake_is_a_one_line_error_and_starts_nothing(
+    bench: Bench, words: list[str], text: str, error: str
+) -> None:
     config = bench.folder / "config.toml"
     config.write_text(text)
     done = bench.cli(*words, environ={"DIBS_CONFIG": str(config)})
@@ -225,7 +227,7 @@ def test_a_mistake_is_one_line_and_starts_nothing(bench: Bench, words: list[str]
 # -- report --
 
 
-def test_numbers_reported_inside_a_job_are_seen_outside(bench: Bench) -> None:
+def test_metrics_reported_inside_a_job_are_visible_outside(bench: Bench) -> None:
     dibs = f"{sys.executable} -m dibs"
     job_id = bench.add(f"{dibs} report loss=0.5 step=1; {dibs} report loss=0.25 acc=nan && sleep 1000")
     seen = wait_for(lambda: bench.job(job_id), lambda job: job["report"] is not None and "acc" in job["report"])
@@ -237,7 +239,7 @@ def test_numbers_reported_inside_a_job_are_seen_outside(bench: Bench) -> None:
     assert bench.jobs("finished")[0]["report"] == seen["report"]
 
 
-def test_numbers_are_read_as_written() -> None:
+def test_numbers_are_parsed_as_written() -> None:
     assert report.read(("a=1", "b=-2.5e-3", "lr/head=+3")) == {"a": 1, "b": -0.0025, "lr/head": 3}
     assert isinstance(report.read(("a=1",))["a"], int)
     with pytest.raises(UserError):
@@ -247,7 +249,7 @@ def test_numbers_are_read_as_written() -> None:
 # -- help, man page --
 
 
-def test_every_topic_has_a_text_of_a_screen_or_two(bench: Bench) -> None:
+def test_every_help_topic_fits_on_a_screen_or_two(bench: Bench) -> None:
     for name in help_topics.TOPICS:
         shown = bench.cli("help", name).stdout
         assert pages.topic(name) in shown
@@ -257,7 +259,7 @@ def test_every_topic_has_a_text_of_a_screen_or_two(bench: Bench) -> None:
     assert not bench.home.exists()
 
 
-def test_topics_name_only_what_exists() -> None:
+def test_help_topics_name_only_what_exists() -> None:
     every = {
         name for verb in cli.VERBS for option in cli.load(verb).OPTIONS for name in (*option.names, *option.habits)
     }
@@ -288,7 +290,7 @@ def test_the_man_page_has_every_verb_option_topic_and_example() -> None:
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="no man here")
-def test_man_reads_the_page_without_complaint() -> None:
+def test_man_renders_the_page_without_warnings() -> None:
     command = ["man", "--warnings", "-l", str(ROOT / "src" / "man" / "dibs.1")]
     environ = os.environ | {"MANWIDTH": "80", "MANROFFOPT": "-ww", "LC_ALL": "C.UTF-8", "MANPAGER": "cat"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environ)
@@ -321,7 +323,7 @@ def test_every_verb_and_option_is_documented_with_an_example(name: str) -> None:
 
 
 def told(*typed: str) -> completion.Next:
-    """Return what could follow, with two jobs and two GPUs to be had."""
+    """Return the completions, with two jobs and two GPUs available."""
     jobs = [
         {"id": 11, "name": "vit", "state": "running", "project": "p", "tags": ["t"]},
         {"id": 12, "name": "has blank", "state": "queued", "project": "p", "tags": []},
@@ -336,7 +338,7 @@ def words(*typed: str) -> list[str]:
     return list(told(*typed).words)
 
 
-def test_verbs_and_their_options_come_from_the_tables() -> None:
+def test_verbs_and_options_are_completed_from_the_tables() -> None:
     assert words("") == [*cli.VERBS]
     assert words() == [*cli.VERBS]
     for name in cli.VERBS:
@@ -374,7 +376,7 @@ def test_verbs_and_their_options_come_from_the_tables() -> None:
     ],
     ids=str,
 )
-def test_values_are_completed_by_what_they_are(typed: list[str], expected: list[str]) -> None:
+def test_values_are_completed_by_their_kind(typed: list[str], expected: list[str]) -> None:
     assert words(*typed) == expected
 
 
@@ -392,12 +394,12 @@ def test_values_are_completed_by_what_they_are(typed: list[str], expected: list[
     ],
     ids=str,
 )
-def test_files_and_commands_are_left_to_the_shell(typed: list[str], by_shell: str, begins: int) -> None:
+def test_files_and_commands_are_completed_by_the_shell(typed: list[str], by_shell: str, begins: int) -> None:
     found = told(*typed)
     assert (found.by_shell, found.begins, found.words) == (by_shell, begins, {})
 
 
-def test_the_door_of_the_shells_is_silent_and_starts_no_daemon(bench: Bench) -> None:
+def test_completion_prints_no_errors_and_starts_no_daemon(bench: Bench) -> None:
     done = bench.cli("completion", "--words", "--", "show", "")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\nfailed\t" in done.stdout
@@ -474,7 +476,7 @@ def test_fish_completes(bench: Bench) -> None:
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
 def test_zsh_completes(bench: Bench) -> None:
-    """Through a real line editor on a terminal: what Tab inserts is what people get."""
+    """Through a real line editor on a terminal: what Tab inserts is what users get."""
     bench.add("true", name="vit")
     environ = on_path(bench)
     (bench.folder / ".zshrc").write_text(
@@ -494,7 +496,7 @@ def test_zsh_completes(bench: Bench) -> None:
         person.end()
 
 
-def test_installing_writes_where_the_shell_looks(bench: Bench) -> None:
+def test_completion_is_installed_where_the_shell_searches(bench: Bench) -> None:
     environ = {"HOME": str(bench.folder), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}
     for shell, path in (
         ("bash", ".local/share/bash-completion/completions/dibs"),

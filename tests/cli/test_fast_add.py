@@ -1,4 +1,4 @@
-"""The thin client of `dibs add`: it does as the full command line does or leaves it alone, and loads almost nothing."""
+"""The fast path of `dibs add`: it does the same as the full command line or leaves it to that, and loads little."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "bin" / "dibs"
 
 
-class Ear:
-    """Listens where a daemon would, counts what it is asked, and answers as told."""
+class FakeDaemon:
+    """Listens where a daemon would, counts the requests, and sends a fixed answer."""
 
     def __init__(self, path: Path) -> None:
         self.asked: list[str] = []
@@ -77,7 +77,7 @@ class Ear:
 
 
 def _enter(folder: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this process a shell in `folder` with `environ`, and a few files to name."""
+    """Make this process a shell in `folder` with `environ`, and create some files to name."""
     for name in [name for name in os.environ if name.startswith("DIBS_")]:
         monkeypatch.delenv(name)
     for name, value in (environ | {"HOME": str(folder)}).items():
@@ -98,18 +98,18 @@ def _enter(folder: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def ear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ear]:
+def ear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemon]:
     """A listener in place of the daemon."""
     (tmp_path / "home").mkdir(mode=0o700)
     _enter(tmp_path, {"DIBS_HOME": str(tmp_path / "home")}, monkeypatch)
-    own = Ear(tmp_path / "home" / "dibs.sock")
+    own = FakeDaemon(tmp_path / "home" / "dibs.sock")
     yield own
     own.close()
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A daemon whose queue is paused: what is queued stays as it was queued."""
+    """A daemon whose queue is paused: queued jobs stay unchanged."""
     own = Bench(tmp_path_factory.mktemp("served"))
     own.start()
     own.client.post("/v1/queue", {"paused": True})
@@ -127,7 +127,7 @@ def queue(served: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 class Done(NamedTuple):
-    """How a command line ended."""
+    """The result of a command line."""
 
     code: int | None
     out: str
@@ -208,7 +208,7 @@ TAKEN = [
     ["CUDA_VISIBLE_DEVICES=0 python3 x"],
 ]
 
-#: Left to the full command line because something is wrong with them.
+#: Left to the full command line because they contain a mistake.
 WRONG = [
     [""],
     [" "],
@@ -271,12 +271,12 @@ LEFT = [
 
 
 def kept(queue: Bench, done: Done) -> list[dict[str, Any]]:
-    """Return the jobs that a command line queued, without what differs between equal jobs."""
+    """Return the jobs that a command line queued, without the values that differ between equal jobs."""
     ids = json.loads(done.out)["ids"] if done.out.startswith("{") else [int(line) for line in done.out.split()]
     own = ("id", "submitted_at", "reason", "batch", "events", "expected_start", "ahead")
     found = [(job_id, queue.client.get(f"/v1/jobs/{job_id}")) for job_id in ids]
     jobs = [(job_id, {name: value for name, value in job.items() if name not in own}) for job_id, job in found]
-    # Paths have the id in them.
+    # Paths contain the id.
     return [json.loads(re.sub(rf"/{job_id}\b", "/#", json.dumps(job))) for job_id, job in jobs]
 
 
@@ -290,7 +290,7 @@ def renumbered(done: Done) -> Done:
 
 
 @pytest.mark.parametrize("words", TAKEN, ids=str)
-def test_the_daemon_takes_it_as_the_full_command_line_does(queue: Bench, words: list[str]) -> None:
+def test_the_daemon_queues_the_same_as_the_full_command_line(queue: Bench, words: list[str]) -> None:
     thin, full = run_fast("add", *words), run_full("add", *words)
     assert thin.code == 0
     assert renumbered(thin) == renumbered(full)
@@ -303,7 +303,7 @@ def count(queue: Bench) -> int:
 
 
 @pytest.mark.parametrize("words", WRONG, ids=lambda words: str(words)[:40])
-def test_what_is_wrong_is_refused_and_left_to_the_full_command_line(queue: Bench, words: list[str]) -> None:
+def test_invalid_options_are_left_to_the_full_command_line(queue: Bench, words: list[str]) -> None:
     before = count(queue)
     assert run_fast("add", *words) == Done(None, "", "")
     full = run_full("add", *words)
@@ -323,7 +323,7 @@ def test_what_only_the_client_can_do_is_left_to_it(queue: Bench, words: list[str
 
 
 def as_the_daemon_reads(words: list[str], monkeypatch: pytest.MonkeyPatch) -> add.Draft:
-    """Return what the daemon makes of the words, with a folder, an environment and a umask of its own."""
+    """Return the request that the daemon makes of the arguments, in another folder, environment and umask."""
     sent = msgspec.json.decode(fast_add.request(words, os.environ), type=add.AddIn)
     with monkeypatch.context() as patch:
         patch.chdir("/")
@@ -337,13 +337,13 @@ def as_the_daemon_reads(words: list[str], monkeypatch: pytest.MonkeyPatch) -> ad
 
 
 async def read(sent: add.AddIn) -> add.Draft:
-    """Return what the daemon makes of what was sent."""
+    """Return the request that the daemon makes of what was sent."""
     with ThreadPoolExecutor(1) as readers:
         return await add.read(readers, add.decoded(sent.argv), sent.caller())
 
 
 @pytest.mark.parametrize("words", TAKEN, ids=str)
-def test_the_request_is_that_of_the_full_command_line(
+def test_the_request_equals_that_of_the_full_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     _enter(tmp_path, {}, monkeypatch)
@@ -362,7 +362,7 @@ TOKENS = [
 ]
 
 
-def test_whatever_it_takes_the_full_command_line_would_have_done_the_same(queue: Bench) -> None:
+def test_any_accepted_arguments_give_the_result_of_the_full_command_line(queue: Bench) -> None:
     @hypothesis_settings(deadline=None, max_examples=300)
     @given(st.lists(st.sampled_from(TOKENS), max_size=7))
     def check(words: list[str]) -> None:
@@ -377,7 +377,7 @@ def test_whatever_it_takes_the_full_command_line_would_have_done_the_same(queue:
     check()
 
 
-def test_devices_chosen_in_the_shell_are_told_once(queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cuda_visible_devices_of_the_shell_is_mentioned_once(queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     assert "CUDA_VISIBLE_DEVICES=7 is set here" in run_fast("add", "true").err
     assert run_fast("add", "true").err == run_full("add", "true").err == ""
@@ -399,7 +399,7 @@ def test_warnings_and_hints_come_in_the_same_order(queue: Bench, monkeypatch: py
 
 
 @pytest.mark.parametrize("argv", [[], ["status"], ["run", "true"], ["--debug", "add", "true"], ["ad", "true"]], ids=str)
-def test_other_verbs_are_left_alone(ear: Ear, argv: list[str]) -> None:
+def test_other_verbs_are_left_to_the_full_command_line(ear: FakeDaemon, argv: list[str]) -> None:
     assert run_fast(*argv).code is None
     assert not ear.asked
 
@@ -424,7 +424,7 @@ def test_other_verbs_are_left_alone(ear: Ear, argv: list[str]) -> None:
         ("DIBS_CONFIG", "/dev/fd/0", False),
     ],
 )
-def test_the_variables_of_the_client_hold(
+def test_the_variables_of_the_client_apply(
     queue: Bench, monkeypatch: pytest.MonkeyPatch, name: str, value: str, is_taken: bool
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -435,7 +435,7 @@ def test_the_variables_of_the_client_hold(
 
 
 @pytest.mark.parametrize("folder", [".config", "elsewhere"])
-def test_the_settings_of_the_client_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+def test_the_settings_of_the_client_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     _enter(tmp_path, {"SECRET": "x", "OTHER": "y"}, monkeypatch)
     if folder != ".config":
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / folder))
@@ -449,9 +449,7 @@ def test_the_settings_of_the_client_hold(tmp_path: Path, monkeypatch: pytest.Mon
     assert b"OTHER=y" in environ
 
 
-def test_a_moment_to_begin_is_read_in_the_time_zone_of_the_client(
-    queue: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_begin_time_is_parsed_in_the_time_zone_of_the_client(queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_fast("add", "--begin", "2099-01-01T08:00", "true").code == 0
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert run_fast("add", "--begin", "2099-01-01T08:00", "true").code is None
@@ -475,7 +473,7 @@ def test_a_message_of_another_version_is_refused_and_queues_nothing(queue: Bench
     assert count(queue) == before + 1
 
 
-def test_other_files_than_those_of_the_daemon_are_left_alone(queue: Bench) -> None:
+def test_a_client_in_another_mount_namespace_is_refused(queue: Bench) -> None:
     body = json.loads(fast_add.request(["true"], os.environ))
     with pytest.raises(NotAllowed, match="does not see the files"):
         queue.client.post("/v1/add", body | {"file_system": "mnt:[1] 2 3"})
@@ -498,7 +496,7 @@ def test_files_that_cannot_be_read_in_time_are_left_to_the_client() -> None:
     asyncio.run(ask())
 
 
-def test_a_folder_that_was_deleted_is_left_alone(ear: Ear, tmp_path: Path) -> None:
+def test_a_deleted_working_folder_is_left_to_the_full_command_line(ear: FakeDaemon, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     os.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -506,7 +504,7 @@ def test_a_folder_that_was_deleted_is_left_alone(ear: Ear, tmp_path: Path) -> No
     assert not ear.asked
 
 
-def test_without_a_daemon_it_leaves_the_start_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_daemon_the_full_command_line_starts_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIBS_HOME", str(tmp_path / "home"))
     assert run_fast("add", "true").code is None
     (tmp_path / "home").mkdir()
@@ -529,7 +527,7 @@ ERROR = json.dumps({"error": {"kind": "machine", "message": "the \x1b disk is fu
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", 125),
     ],
 )
-def test_an_answer_that_is_bad_news_is_told_and_nothing_is_asked_twice(ear: Ear, answer: bytes, code: int) -> None:
+def test_an_error_answer_is_printed_and_the_request_is_not_repeated(ear: FakeDaemon, answer: bytes, code: int) -> None:
     ear.answer = answer
     thin = run_fast("add", "true")
     assert ear.asked == ["/v1/add"]
@@ -538,26 +536,26 @@ def test_an_answer_that_is_bad_news_is_told_and_nothing_is_asked_twice(ear: Ear,
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
-def test_a_refusal_and_an_older_daemon_leave_it_to_the_full_command_line(ear: Ear, status: int) -> None:
+def test_a_refusal_and_an_older_daemon_leave_it_to_the_full_command_line(ear: FakeDaemon, status: int) -> None:
     ear.answer = f"HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\n{{}}".encode()
     assert run_fast("add", "true") == Done(None, "", "")
     assert ear.asked == ["/v1/add"]
 
 
-def test_what_others_wrote_cannot_drive_the_terminal(ear: Ear) -> None:
+def test_texts_from_others_cannot_control_the_terminal(ear: FakeDaemon) -> None:
     body = b'2"dibs: \\u001b[2J note \\u00fc"\n1"7"\n'
     ear.answer = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     assert run_fast("add", "true") == Done(0, "7\n", "dibs: \\e[2J note ü\n")
 
 
-# -- what it knows is what others know --
+# -- its copies equal the originals --
 
 
-def test_its_verbs_are_those_of_the_full_command_line() -> None:
+def test_its_verbs_equal_those_of_the_full_command_line() -> None:
     assert {*fast_add.VERBS} == {"add", *(alias for alias, verb in cli.ALIASES.items() if verb == "add")}
 
 
-def test_its_constants_are_those_of_their_owners() -> None:
+def test_its_constants_equal_the_originals() -> None:
     assert fast_add.SOCKET_BYTES == paths.SOCKET_BYTES
     assert fast_add.ANSWER_FOR_S == connection.ANSWER_FOR_S
     assert paths.MACHINE_ID_FILES[0] == fast_add.MACHINE_ID
@@ -584,7 +582,7 @@ def test_its_constants_are_those_of_their_owners() -> None:
     ],
     ids=str,
 )
-def test_the_socket_is_where_everybody_looks_for_it(environ: dict[str, str]) -> None:
+def test_the_socket_path_equals_that_of_other_clients(environ: dict[str, str]) -> None:
     try:
         path = fast_add.socket_path(environ)
     except (ValueError, OSError):
@@ -603,7 +601,7 @@ def script(bench: Bench, *words: str, **kwargs: Any) -> subprocess.CompletedProc
 
 
 def loaded(stderr: str) -> set[str]:
-    """Return the modules in what `-X importtime` prints."""
+    """Return the modules printed by `-X importtime`."""
     return {line.rpartition("|")[2].strip() for line in stderr.splitlines() if line.startswith("import time:")}
 
 
@@ -613,7 +611,7 @@ DEAR = {
 }
 
 
-def test_an_add_loads_next_to_nothing(bench: Bench) -> None:
+def test_an_add_imports_few_modules(bench: Bench) -> None:
     bench.start()
     bare = subprocess.run([sys.executable, "-X", "importtime", "-c", "pass"], capture_output=True, text=True)
     words = ["add", "-g", "1", "-n", "x", "-P", "p", "-e", "A=1", "--tag", "t", "sh", "-c", "exit 0"]
@@ -634,7 +632,7 @@ def test_the_script_does_what_the_module_does(bench: Bench) -> None:
     assert (wrong.returncode, wrong.stderr) == (2, bench.cli("ad").stderr)
 
 
-def test_a_daemon_refuses_the_fast_path_as_it_refuses_others(bench: Bench) -> None:
+def test_a_daemon_refuses_the_fast_path_with_the_same_errors(bench: Bench) -> None:
     bench.start()
     for words, environ in ((["-g", "5", "true"], {}), (["true"], {"DIBS_DEVICES": "fake:2"})):
         quick = script(bench, "add", *words, environ=environ)
@@ -644,7 +642,7 @@ def test_a_daemon_refuses_the_fast_path_as_it_refuses_others(bench: Bench) -> No
     assert bench.cli("status", "-q").stdout == ""
 
 
-def test_notes_and_receipts_are_those_of_the_full_command_line(tmp_path: Path) -> None:
+def test_warnings_and_receipts_equal_those_of_the_full_command_line(tmp_path: Path) -> None:
     bench = Bench(tmp_path, devices="none")
     try:
         bench.start()
@@ -659,7 +657,7 @@ def test_notes_and_receipts_are_those_of_the_full_command_line(tmp_path: Path) -
     assert second == first.replace("1\n1 queued", "2\n2 queued").replace("follow 1", "follow 2")
 
 
-def test_a_reader_that_leaves_is_no_trouble(bench: Bench) -> None:
+def test_a_closed_or_full_stdout_is_handled(bench: Bench) -> None:
     bench.start()
     read, write = os.pipe()
     os.close(read)
@@ -672,8 +670,8 @@ def test_a_reader_that_leaves_is_no_trouble(bench: Bench) -> None:
     assert (done.returncode, done.stderr) == (125, b"dibs: the system refused: No space left on device.\n")
 
 
-def test_the_script_is_what_gets_installed() -> None:
-    """An entry point of the same name would take its place."""
+def test_the_script_is_installed_as_dibs() -> None:
+    """An entry point of the same name would replace it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["shared-scripts"] == {str(SCRIPT.relative_to(ROOT)): "dibs"}

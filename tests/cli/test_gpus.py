@@ -1,4 +1,4 @@
-"""How GPUs are shown: the table, the history, what a job used, and hints about programs that choose GPUs themselves."""
+"""How GPUs are shown: the table, the history, the usage of a job, and hints about programs that choose GPUs."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ def row(view, **more):
 
 
 @pytest.mark.parametrize(("share", "full"), [(0.0, 0), (0.001, 0), (0.02, 1), (0.5, 4), (1.0, 8)])
-def test_memory_and_use_are_bars_on_a_terminal(share, full):
+def test_on_a_terminal_memory_and_utilization_are_bars(share, full):
     cells = row(TERMINAL, memory_used=int(share * 80 * GIB), utilization=int(share * 100))
     assert cells[2] == "█" * full + "░" * (8 - full)
     assert "█" not in " ".join(row(PIPED))
@@ -54,7 +54,7 @@ def test_in_a_narrow_window_only_memory_has_a_bar():
         ({"state": "leased", "blocked": {"text": "blocked by eve", "fix": "`sudo kill 7`."}}, "by eve: `sudo kill 7`"),
     ],
 )
-def test_what_is_worth_knowing_about_a_gpu_is_in_its_line(more, told):
+def test_a_gpu_line_has_its_important_facts(more, told):
     assert told in gpus.table(TERMINAL, [gpu(**more)], NOW)
 
 
@@ -66,7 +66,7 @@ def bench(nvml, tmp_path):
     found.close()
 
 
-def test_all_that_is_known_is_in_the_json_the_history_and_what_a_job_used(bench):
+def test_gpu_details_history_and_usage_of_a_job_are_in_the_json(bench):
     job_id = bench.add(["sleep", "1000"])
     bench.until(job_id, "started")
     (shown,) = wait_for(lambda: bench.client.get("/v1/gpus")["gpus"])
@@ -93,7 +93,7 @@ def test_all_that_is_known_is_in_the_json_the_history_and_what_a_job_used(bench)
     assert "GPU-a: up to 5G, 80% busy" in bench.cli("show", str(job_id)).stdout
     bench.cancel(job_id, grace_s=0)
     bench.until(job_id)
-    # It is kept when the job is over, and by the next daemon.
+    # It is kept after the job finished, and by the next daemon.
     wait_for(lambda: bench.client.get("/v1/gpus")["gpus"][0]["idle_since"])
     bench.stop()
     bench.start()
@@ -107,20 +107,20 @@ def pretend(tmp_path):
     found.close()
 
 
-def test_add_warns_of_a_program_that_chooses_its_gpus_itself(pretend, tmp_path):
+def test_add_warns_about_a_program_that_chooses_its_gpus_itself(pretend, tmp_path):
     (tmp_path / "good.py").write_text("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\n")
     (tmp_path / "bad.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n")
     warning = "sets CUDA_VISIBLE_DEVICES itself"
     assert warning not in pretend.cli("add", "--hold", "python3", "good.py").stderr
     told = pretend.cli("add", "--hold", "python3", "bad.py")
     assert (told.returncode, told.stderr.count(warning), "bad.py" in told.stderr) == (0, 1, True)
-    # Also the fast way, which leaves it to this one.
+    # The fast path too, which leaves it to this one.
     assert warning in pretend.cli("add", "python3", "bad.py").stderr
     assert warning in pretend.cli("add", "--hold", "CUDA_VISIBLE_DEVICES=0 true; true").stderr
 
 
-def test_add_hints_at_what_earlier_runs_used_on_a_terminal_alone(pretend):
-    """By the fast path, by the full command line and by `run`; whoever pipes it hears nothing."""
+def test_on_a_terminal_add_gives_a_hint_about_the_memory_of_earlier_runs(pretend):
+    """On the fast path, the full command line and `run`; piped output has no hint."""
     job_id = pretend.add("true", cwd=str(pretend.folder))
     device = pretend.until(job_id)["gpu_ids"][0]
     pretend.stop()
@@ -148,7 +148,7 @@ def test_add_hints_at_what_earlier_runs_used_on_a_terminal_alone(pretend):
         assert "earlier" not in pretend.cli(*words).stderr
 
 
-def test_show_says_when_a_program_cannot_read_uuids(pretend):
+def test_show_mentions_a_program_that_cannot_read_uuids(pretend):
     job_id = pretend.add("echo \"ValueError: invalid literal for int() with base 10: 'GPU-8f4a'\"; exit 1")
     pretend.until(job_id)
     assert "--visible index" in pretend.cli("show", str(job_id)).stdout

@@ -1,4 +1,4 @@
-"""What people write into names, commands, sweeps and logs stays text: in JSON, on a terminal, and never a path."""
+"""Texts of users in names, commands, sweeps and logs stay text: in JSON, on a terminal, and never a path."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture
 def browser(queue: Bench) -> Iterator[Browser]:
-    """A browser that was let in."""
+    """Return a browser that is logged in."""
     address, code = link(queue)
     with Browser(address).keeping() as own:
         own.sign_in(code)
@@ -65,19 +65,19 @@ def browser(queue: Bench) -> Iterator[Browser]:
 
 
 def not_for_reading(text: str) -> set[str]:
-    """Return the characters that a terminal would not just show."""
+    """Return the characters that a terminal would not just display."""
     return {char for char in text if not (char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs")}
 
 
 def check_is_data(answer: Answer) -> Any:
-    """See that no browser takes an answer for a page; return what it says."""
+    """Check that no browser renders an answer as a page; return its text."""
     assert answer.headers["Content-Type"] == "application/json"
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
     return answer.json
 
 
 def submit(queue: Bench, fields: dict[str, Any]) -> int | None:
-    """Queue a job that is never started; None if it was refused as it should be."""
+    """Queue a job that is never started; None if it was refused as expected."""
     try:
         body = {"command": "true", "cwd": str(queue.folder), "hold": True, **fields}
         return int(queue.client.post("/v1/jobs", body)["ids"][0])
@@ -87,7 +87,7 @@ def submit(queue: Bench, fields: dict[str, Any]) -> int | None:
 
 @pytest.fixture(scope="module")
 def jobs(queue: Bench) -> dict[int, tuple[str, str]]:
-    """Every text in every string of a job: the field and the text of all that were accepted."""
+    """Submit every text in every string of a job; return the field and the text of all that were accepted."""
     made = {}
     for field, fill in FIELDS.items():
         for text in escapes.ALL:
@@ -96,7 +96,7 @@ def jobs(queue: Bench) -> dict[int, tuple[str, str]]:
     return made
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_hostile_texts() -> None:
     assert len({*escapes.ALL}) == len(escapes.ALL) >= 60
 
 
@@ -105,7 +105,7 @@ def test_most_texts_are_accepted_in_names_and_commands(jobs: dict[int, tuple[str
         assert sum(found == field for found, _ in jobs.values()) > 50, field
 
 
-def test_in_json_a_text_is_what_it_was(browser: Browser, jobs: dict[int, tuple[str, str]]) -> None:
+def test_texts_survive_a_round_trip_through_json(browser: Browser, jobs: dict[int, tuple[str, str]]) -> None:
     for number, (field, text) in jobs.items():
         job = check_is_data(browser.ask("GET", f"/v1/jobs/{number}"))
         if field in ("name", "project", "command"):
@@ -117,7 +117,9 @@ def test_in_json_a_text_is_what_it_was(browser: Browser, jobs: dict[int, tuple[s
 
 
 @pytest.mark.parametrize("environ", [{}, {"FORCE_COLOR": "1"}], ids=["piped", "coloured"])
-def test_a_terminal_is_given_no_orders(queue: Bench, jobs: dict[int, tuple[str, str]], environ: dict[str, str]) -> None:
+def test_no_output_contains_terminal_control_characters(
+    queue: Bench, jobs: dict[int, tuple[str, str]], environ: dict[str, str]
+) -> None:
     some = [str(number) for number, (field, _) in jobs.items() if field in ("name", "command", "tags", "output", "env")]
     for words in (["status", "all"], ["show", *some[::3]], ["why", *some[:40]], ["gpus"], ["config"]):
         said = queue.cli(*words, environ=environ)
@@ -127,7 +129,7 @@ def test_a_terminal_is_given_no_orders(queue: Bench, jobs: dict[int, tuple[str, 
 
 
 @pytest.mark.parametrize("text", escapes.TERMINAL[::4], ids=ascii)
-def test_an_error_gives_a_terminal_no_orders_either(queue: Bench, text: str) -> None:
+def test_no_error_contains_terminal_control_characters(queue: Bench, text: str) -> None:
     for words in (["show", text], ["add", "--priority", text, "true"], ["config", text], ["web", text]):
         said = queue.cli(*words)
         assert said.returncode in (2, 3)
@@ -135,7 +137,7 @@ def test_an_error_gives_a_terminal_no_orders_either(queue: Bench, text: str) -> 
         assert said.stderr.count("\n") == 1
 
 
-def test_sweeps_are_data_too(queue: Bench, browser: Browser) -> None:
+def test_sweep_names_and_parameters_stay_text(queue: Bench, browser: Browser) -> None:
     accepted = 0
     for field, fill in SWEEP_FIELDS.items():
         for number, text in enumerate(escapes.ALL):
@@ -158,7 +160,7 @@ def test_a_log_is_plain_text(queue: Bench, browser: Browser) -> None:
     assert answer.body == text.encode()
 
 
-def test_no_text_becomes_a_path(queue: Bench, browser: Browser) -> None:
+def test_no_text_is_used_as_a_path(queue: Bench, browser: Browser) -> None:
     secret = json.loads((queue.home / "web.json").read_text())["token"]
     index = (static_pages.FOLDER / static_pages.INDEX).read_bytes()
     job = queue.add("true", gpus=0)
@@ -175,7 +177,7 @@ def test_no_text_becomes_a_path(queue: Bench, browser: Browser) -> None:
                 assert answer.body == index if is_html else answer.status != 200 or path.startswith("/v1/"), path
 
 
-def test_names_of_gpus_are_data_too(tmp_path: Path, nvml: World) -> None:
+def test_gpu_names_stay_text(tmp_path: Path, nvml: World) -> None:
     names = [
         "<script>alert(1)</script>",
         "\x1b]0;owned\x07",
@@ -202,7 +204,7 @@ def test_names_of_gpus_are_data_too(tmp_path: Path, nvml: World) -> None:
         own.close()
 
 
-def test_the_token_and_the_codes_are_written_nowhere_else(bench: Bench) -> None:
+def test_the_token_and_the_codes_are_stored_nowhere_else(bench: Bench) -> None:
     bench.start()
     secrets = []
     for words in ([], ["--rotate"]):
@@ -230,7 +232,7 @@ def test_the_token_and_the_codes_are_written_nowhere_else(bench: Bench) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether a process can still be looked at."""
+    """Return whether a process can still be inspected."""
     try:
         return bool(path.read_bytes())
     except OSError:

@@ -51,7 +51,7 @@ def test_a_dry_run_queues_nothing(queue: Bench, tmp_path: Path) -> None:
         ("a;;{0}/a;;no-such-program-xyz 1", "job 1: command not found: no-such-program-xyz"),
     ],
 )
-def test_one_wrong_job_and_none_is_queued(queue: Bench, tmp_path: Path, text: str, told: str) -> None:
+def test_one_invalid_job_and_none_is_queued(queue: Bench, tmp_path: Path, text: str, told: str) -> None:
     before = queue.client.get("/v1/queue")["counts"]
     done = queue.cli("import", written(queue, "bad.esy", text.format(tmp_path)))
     assert done.returncode == 2
@@ -62,7 +62,7 @@ def test_one_wrong_job_and_none_is_queued(queue: Bench, tmp_path: Path, text: st
 
 
 @pytest.mark.parametrize("words", [[], ["a.esy", "b.esy"], ["no-such-file.esy"], ["-n", "x", "a.esy"], ["/"]])
-def test_wrong_words_are_one_line(queue: Bench, words: list[str]) -> None:
+def test_invalid_arguments_are_a_one_line_error(queue: Bench, words: list[str]) -> None:
     done = queue.cli("import", *words)
     assert done.returncode == 2
     assert done.stderr.startswith("dibs: ")

@@ -1,4 +1,4 @@
-"""Ctrl-C, a lost terminal and TERM at each moment of `run`, `wait` and `follow`: who ends, who goes on, which code."""
+"""Ctrl-C, a lost terminal and TERM at each stage of `run`, `wait` and `follow`: who ends, who continues, which code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = [signal.SIGHUP, signal.SIGTERM]
 
 
 def lose(person: Terminal, number: signal.Signals) -> int:
-    """Lose the terminal, or be ended; return the exit code."""
+    """Close the terminal or send TERM; return the exit code."""
     if number is signal.SIGHUP:
         return person.hang_up()
     person.signal(number)
@@ -27,7 +27,7 @@ def lose(person: Terminal, number: signal.Signals) -> int:
 
 
 def occupied(bench: Bench) -> int:
-    """Take all GPUs; return the job that has them."""
+    """Occupy all GPUs; return the job that has them."""
     job_id = bench.add(["sleep", "1000"], gpus=4)
     bench.until(job_id, "started")
     return job_id
@@ -37,7 +37,7 @@ def occupied(bench: Bench) -> int:
 
 
 @pytest.mark.parametrize("number", ENDS)
-def test_a_queued_job_goes_on_without_its_terminal(bench: Bench, number: signal.Signals) -> None:
+def test_a_queued_job_continues_without_its_terminal(bench: Bench, number: signal.Signals) -> None:
     first = occupied(bench)
     with Terminal(bench, "run", "true") as person:
         person.until("job 2 waiting")
@@ -47,7 +47,7 @@ def test_a_queued_job_goes_on_without_its_terminal(bench: Bench, number: signal.
     assert bench.until(2)["state"] == "done"
 
 
-def test_ctrl_c_before_the_daemon_has_answered_cancels_what_it_took(bench: Bench) -> None:
+def test_ctrl_c_before_the_daemon_has_answered_cancels_the_job(bench: Bench) -> None:
     bench.start()
     daemon = bench.pid()
     assert daemon is not None
@@ -67,15 +67,15 @@ def test_ctrl_c_before_the_daemon_has_answered_cancels_what_it_took(bench: Bench
 
 
 def _is_caught(pid: int, number: signal.Signals) -> bool:
-    """Tell whether a process has taken a signal into its own hands, other than as Python does by itself."""
+    """Return whether a process handles a signal, other than as Python does by default."""
     with open(f"/proc/{pid}/status") as file:
         caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt"))
-    # TERM is only caught by `run` once it answers signals; INT is by every Python.
+    # TERM is only handled by `run` once it answers signals; INT is handled by every Python.
     return bool(caught & 1 << signal.SIGTERM - 1) and bool(caught & 1 << number - 1)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
-def test_a_starting_job_goes_on_without_its_terminal(bench: Bench, number: signal.Signals, code: int) -> None:
+def test_a_starting_job_continues_without_its_terminal(bench: Bench, number: signal.Signals, code: int) -> None:
     bench.start(DIBS_DELAY="core:prepared:500")
     with Terminal(bench, "run", UNTIL_GO) as person:
         wait_for(lambda: bench.client.get("/v1/jobs")["jobs"])
@@ -84,7 +84,7 @@ def test_a_starting_job_goes_on_without_its_terminal(bench: Bench, number: signa
     assert bench.until(1)["state"] == "done"
 
 
-def test_ctrl_c_while_it_starts_cancels(bench: Bench) -> None:
+def test_ctrl_c_during_the_start_cancels(bench: Bench) -> None:
     bench.start(DIBS_DELAY="core:prepared:500")
     with Terminal(bench, "run", "exec sleep 1000") as person:
         wait_for(lambda: bench.client.get("/v1/jobs")["jobs"])
@@ -95,7 +95,7 @@ def test_ctrl_c_while_it_starts_cancels(bench: Bench) -> None:
     assert bench.job(1)["state"] == "cancelled"
 
 
-def test_losing_the_terminal_in_a_flood_of_output_leaves_the_job_alone(bench: Bench) -> None:
+def test_losing_the_terminal_during_much_output_does_not_affect_the_job(bench: Bench) -> None:
     with Terminal(bench, "run", "-g0", "while [ ! -e go ]; do seq 1000; done") as person:
         person.until("999\r\n")
         assert person.hang_up() == 128 + signal.SIGHUP
@@ -114,8 +114,8 @@ def test_a_terminal_that_is_gone_without_a_signal_is_noticed(bench: Bench) -> No
     (bench.folder / "go").touch()
 
 
-def test_ctrl_c_after_the_end_shortens_what_is_still_to_be_shown(bench: Bench) -> None:
-    """The job has ended long ago, and the terminal is behind: its own code counts, and nothing is cancelled."""
+def test_ctrl_c_after_the_end_skips_the_remaining_output(bench: Bench) -> None:
+    """The job has ended and the terminal is behind: the exit code of the job counts, and nothing is cancelled."""
     with Terminal(bench, "run", "-g0", "yes | head -c 40000000; exit 4") as person:
         person.until("y\r\ny")
         assert bench.until(1)["exit_code"] == 4
@@ -132,7 +132,7 @@ def test_ctrl_c_after_the_end_shortens_what_is_still_to_be_shown(bench: Bench) -
 
 
 @pytest.mark.parametrize("words", [("follow", "1"), ("log", "-f", "1")])
-def test_ctrl_c_ends_following_and_not_the_job(bench: Bench, words: tuple[str, ...]) -> None:
+def test_ctrl_c_ends_follow_and_not_the_job(bench: Bench, words: tuple[str, ...]) -> None:
     bench.add(r"printf '\033[31mrunning'; while [ ! -e go ]; do sleep 0.01; done", gpus=0)
     with Terminal(bench, *words) as person:
         person.until("running")
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_following_and_not_the_job(bench: Bench, words: tuple[str, .
 
 @pytest.mark.parametrize("number", ENDS)
 @pytest.mark.parametrize("is_queued", [False, True])
-def test_following_ends_with_its_terminal(bench: Bench, number: signal.Signals, is_queued: bool) -> None:
+def test_follow_ends_with_its_terminal(bench: Bench, number: signal.Signals, is_queued: bool) -> None:
     if is_queued:
         occupied(bench)
     job_id = bench.add(UNTIL_GO, gpus=1)
@@ -164,7 +164,7 @@ def test_following_ends_with_its_terminal(bench: Bench, number: signal.Signals, 
     (bench.folder / "go").touch()
 
 
-def test_ctrl_c_ends_following_a_queued_job(bench: Bench) -> None:
+def test_ctrl_c_ends_follow_of_a_queued_job(bench: Bench) -> None:
     occupied(bench)
     job_id = bench.add("true")
     with Terminal(bench, "follow", str(job_id)) as person:
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_following_a_queued_job(bench: Bench) -> None:
 # -- wait ------------------------------------------------------------------------------------------------------------
 
 
-def test_wait_shows_how_far_it_is_and_leaves_the_screen_clean(bench: Bench) -> None:
+def test_wait_shows_progress_and_clears_it_at_the_end(bench: Bench) -> None:
     bench.add("true", gpus=0)
     bench.until(1)
     bench.add(UNTIL_GO, gpus=0)
@@ -189,7 +189,7 @@ def test_wait_shows_how_far_it_is_and_leaves_the_screen_clean(bench: Bench) -> N
     assert shown.count("\x1b[?25h") == shown.count("\x1b[?25l") == 1, "the cursor is back"
 
 
-def test_wait_says_on_a_terminal_that_jobs_did_not_succeed(bench: Bench) -> None:
+def test_on_a_terminal_wait_reports_failed_jobs(bench: Bench) -> None:
     bench.add("false", gpus=0)
     bench.until(1)
     with Terminal(bench, "wait", "all") as person:
@@ -199,12 +199,12 @@ def test_wait_says_on_a_terminal_that_jobs_did_not_succeed(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
-def test_wait_draws_nothing_where_there_is_nothing_to_wait_for(bench: Bench, term: str) -> None:
+def test_wait_without_jobs_draws_nothing(bench: Bench, term: str) -> None:
     with Terminal(bench, "wait", TERM=term) as person:
         assert person.end() == (0, "")
 
 
-def test_ctrl_c_ends_waiting_with_130_and_the_cursor_back(bench: Bench) -> None:
+def test_ctrl_c_ends_wait_with_130_and_restores_the_cursor(bench: Bench) -> None:
     bench.add(UNTIL_GO, gpus=0)
     with Terminal(bench, "wait") as person:
         person.until("0 of 1 finished")
@@ -218,7 +218,7 @@ def test_ctrl_c_ends_waiting_with_130_and_the_cursor_back(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", ENDS)
-def test_waiting_ends_with_its_terminal(bench: Bench, number: signal.Signals) -> None:
+def test_wait_ends_with_its_terminal(bench: Bench, number: signal.Signals) -> None:
     bench.add(UNTIL_GO, gpus=0)
     with Terminal(bench, "wait") as person:
         person.until("0 of 1 finished")
@@ -228,7 +228,7 @@ def test_waiting_ends_with_its_terminal(bench: Bench, number: signal.Signals) ->
     (bench.folder / "go").touch()
 
 
-def test_a_timeout_on_a_terminal_is_124(bench: Bench) -> None:
+def test_a_timeout_on_a_terminal_is_exit_code_124(bench: Bench) -> None:
     bench.add(UNTIL_GO, gpus=0)
     with Terminal(bench, "wait", "--timeout", "0.1s") as person:
         code, shown = person.end()
@@ -237,8 +237,8 @@ def test_a_timeout_on_a_terminal_is_124(bench: Bench) -> None:
     (bench.folder / "go").touch()
 
 
-def test_waiting_for_a_state_is_for_those_who_are_in_it_now(bench: Bench) -> None:
-    """A job that ends is no longer running; it is still one that was waited for."""
+def test_wait_for_a_state_covers_the_jobs_that_are_in_it_now(bench: Bench) -> None:
+    """A job that ends is no longer running, but it is still waited for."""
     bench.add(UNTIL_GO + "; exit 1", gpus=0)
     bench.until(1, "started")
     with Terminal(bench, "wait", "running") as person:
@@ -247,7 +247,7 @@ def test_waiting_for_a_state_is_for_those_who_are_in_it_now(bench: Bench) -> Non
         assert person.end()[0] == 1
 
 
-def test_waiting_for_the_last_is_for_who_is_last_now(bench: Bench) -> None:
+def test_wait_for_the_last_job_covers_the_one_that_is_last_now(bench: Bench) -> None:
     bench.add(UNTIL_GO, gpus=0)
     with Terminal(bench, "wait", "@") as person:
         person.until("0 of 1 finished")
@@ -257,12 +257,12 @@ def test_waiting_for_the_last_is_for_who_is_last_now(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("selector", ["running", "name:nobody", "7"])
-def test_waiting_for_nobody_is_3(bench: Bench, selector: str) -> None:
+def test_wait_without_a_matching_job_is_exit_code_3(bench: Bench, selector: str) -> None:
     bench.until(bench.add("true", gpus=0))
     done = bench.cli("wait", selector)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.count("\n") == 1
 
 
-def test_waiting_for_all_is_done_when_there_is_nothing(bench: Bench) -> None:
+def test_wait_on_an_empty_queue_succeeds(bench: Bench) -> None:
     assert bench.cli("wait").returncode == 0

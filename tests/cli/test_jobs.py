@@ -1,4 +1,4 @@
-"""Every verb that names jobs, through the real daemon, as a person or a script would use it."""
+"""Every verb that takes jobs, through the real daemon, as a user or a script would use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = ["sleep", "1000"]
 
 
 def add(bench: Bench, *words: str, **kwargs: Any) -> int:
-    """Queue a command from the command line; return its id."""
+    """Submit a command from the command line; return its id."""
     done = bench.cli("add", *words, **kwargs)
     assert (done.returncode, done.stderr) == (0, "")
     return int(done.stdout)
@@ -38,14 +38,14 @@ def read_json(bench: Bench, *words: str, code: int = 0) -> Any:
 # -- add --
 
 
-def test_add_prints_the_id_alone(bench: Bench) -> None:
+def test_add_prints_only_the_id(bench: Bench) -> None:
     done = bench.cli("add", "true")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
     assert bench.until(1)["state"] == "done"
     assert bench.cli("submit", "true").stdout == "2\n"
 
 
-def test_a_terminal_gets_a_receipt(bench: Bench) -> None:
+def test_on_a_terminal_add_prints_a_receipt(bench: Bench) -> None:
     with Terminal(bench, "add", "true") as person:
         code, shown = person.end()
     assert code == 0
@@ -69,7 +69,7 @@ def test_all_options_reach_the_job(bench: Bench) -> None:
     assert bench.cli("log", "1").stdout == output.read_text()
 
 
-def test_a_job_sees_the_environment_and_umask_of_the_submitter(bench: Bench) -> None:
+def test_a_job_gets_the_environment_and_umask_of_the_submitter(bench: Bench) -> None:
     mask = os.umask(0o027)
     try:
         job_id = add(bench, "touch made; echo $MINE", environ={"MINE": "yes"})
@@ -80,18 +80,18 @@ def test_a_job_sees_the_environment_and_umask_of_the_submitter(bench: Bench) -> 
     assert stat.S_IMODE((bench.folder / "made").stat().st_mode) == 0o640
 
 
-def test_several_words_reach_the_program_as_they_are(bench: Bench) -> None:
+def test_several_words_are_passed_to_the_program_unchanged(bench: Bench) -> None:
     job_id = add(bench, "printf", "%s|", "a b", "$HOME", "*", "")
     bench.until(job_id)
     assert bench.log(job_id) == "a b|$HOME|*||"
 
 
-def test_exact_gpus_are_given(bench: Bench) -> None:
+def test_a_job_gets_exactly_the_named_gpus(bench: Bench) -> None:
     job = bench.until(add(bench, "--gpu-ids", "3,1", "true"))
     assert sorted(job["gpu_indices"]) == [1, 3]
 
 
-def test_one_job_a_line_from_stdin_or_a_file(bench: Bench) -> None:
+def test_add_reads_one_job_per_line_from_stdin_or_a_file(bench: Bench) -> None:
     lines = "echo one\n\n# a comment\necho two | cat\n"
     done = bench.cli("add", "-g", "0", "-n", "batch", "-", input=lines)
     assert (done.returncode, done.stdout) == (0, "1\n2\n")
@@ -102,7 +102,7 @@ def test_one_job_a_line_from_stdin_or_a_file(bench: Bench) -> None:
     assert bench.job(1)["name"] == "batch"
 
 
-def test_a_wrong_line_queues_nothing(bench: Bench) -> None:
+def test_an_invalid_line_queues_nothing(bench: Bench) -> None:
     bench.start()
     done = bench.cli("add", "-", input="true\n" + "x" * 200_000 + "\n")
     assert (done.returncode, done.stdout) == (2, "")
@@ -110,7 +110,7 @@ def test_a_wrong_line_queues_nothing(bench: Bench) -> None:
     assert bench.cli("status", "-q").stdout == ""
 
 
-def test_what_the_machine_can_never_do_is_refused(bench: Bench) -> None:
+def test_an_impossible_request_is_refused(bench: Bench) -> None:
     done = bench.cli("add", "-g", "5", "true")
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr == "dibs: the job asks for 5 GPUs; this machine has 4. Ask for -g 4 or less.\n"
@@ -119,7 +119,7 @@ def test_what_the_machine_can_never_do_is_refused(bench: Bench) -> None:
     assert bench.cli("status", "-q").stdout == ""
 
 
-def test_a_machine_without_gpus_says_that_the_job_gets_none(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_on_a_machine_without_gpus_add_says_that_the_job_gets_none(tmp_path_factory: pytest.TempPathFactory) -> None:
     bench = Bench(tmp_path_factory.mktemp("own"), devices="none")
     try:
         done = bench.cli("add", "true")
@@ -131,7 +131,7 @@ def test_a_machine_without_gpus_says_that_the_job_gets_none(tmp_path_factory: py
         bench.close()
 
 
-def test_another_wish_for_devices_than_the_daemons_is_an_error(bench: Bench) -> None:
+def test_a_devices_setting_different_from_the_daemons_is_an_error(bench: Bench) -> None:
     bench.start()
     done = bench.cli("add", "true", environ={"DIBS_DEVICES": "fake:2"})
     assert done.returncode == 2
@@ -158,7 +158,7 @@ def test_status_is_a_plain_table_when_piped(bench: Bench) -> None:
     assert rows[1].split()[4].endswith("Z")
 
 
-def test_status_in_ids_and_json_with_selectors(bench: Bench) -> None:
+def test_status_prints_ids_and_json_for_selectors(bench: Bench) -> None:
     bench.add_many([{"command": "true", "name": f"n{k}", "gpus": 0} for k in range(4)])
     bench.wait_all()
     assert bench.cli("status", "-q", "1,3-4").stdout == "1\n3\n4\n"
@@ -171,7 +171,7 @@ def test_status_in_ids_and_json_with_selectors(bench: Bench) -> None:
     assert "\x1b[" in bench.cli("--color", "always", "status").stdout
 
 
-def test_show_tells_everything(bench: Bench) -> None:
+def test_show_prints_all_details(bench: Bench) -> None:
     job_id = add(bench, "-e", "WANDB_API_KEY=hidden", "-t", "1h", "echo line; exit 2")
     bench.until(job_id)
     bench.retry(job_id)
@@ -208,7 +208,7 @@ def test_why_answers_for_every_state(bench: Bench) -> None:
     assert bench.cli("why", "1", "2").stdout.count("\n") == 2
 
 
-def test_why_and_show_tell_when_and_where_a_job_is_expected_to_start(bench: Bench) -> None:
+def test_why_and_show_say_when_and_where_a_job_is_expected_to_start(bench: Bench) -> None:
     running = bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
     bench.add("true", time_limit_s=60)
     must_have_ended = datetime.fromisoformat(running["started_at"]) + timedelta(hours=1)
@@ -226,7 +226,7 @@ def test_why_and_show_tell_when_and_where_a_job_is_expected_to_start(bench: Benc
     assert [(start["id"], start["expected_start"]["latest"]) for start in starts] == [(2, expected["latest"])]
 
 
-def test_why_tells_what_would_help_to_know_when_a_job_starts(bench: Bench) -> None:
+def test_why_says_what_would_make_a_forecast_possible(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("true")
     unknown = "When it starts is unknown: job 1 has no time limit and nothing like it has finished yet."
@@ -238,7 +238,7 @@ def test_why_tells_what_would_help_to_know_when_a_job_starts(bench: Bench) -> No
     assert bench.cli("why", "2").stdout == "job 2: it is held. `dibs unhold 2` lets it go on.\n"
 
 
-def test_jobs_that_ended_well_tell_how_long_those_like_them_take(bench: Bench) -> None:
+def test_successful_jobs_give_the_duration_of_similar_ones(bench: Bench) -> None:
     for job_id in bench.add_many([{"command": f"true {n}"} for n in range(3)], gpus=4):
         bench.until(job_id)
     bench.until(bench.add(LONG, gpus=4, time_limit_s=3600), "started")
@@ -257,7 +257,7 @@ def test_a_paused_queue_has_no_next_starts(bench: Bench) -> None:
 # -- log --
 
 
-def test_log_prints_bytes_as_they_are_when_piped(bench: Bench) -> None:
+def test_log_prints_bytes_unchanged_when_piped(bench: Bench) -> None:
     job_id = bench.add(r"printf 'a\r\033[2J\377\000b'")
     bench.until(job_id)
     done = subprocess.run(
@@ -266,7 +266,7 @@ def test_log_prints_bytes_as_they_are_when_piped(bench: Bench) -> None:
     assert done.stdout == b"a\r\x1b[2J\xff\0b"
 
 
-def test_log_on_a_terminal_keeps_colours_only(bench: Bench) -> None:
+def test_log_on_a_terminal_keeps_only_colours(bench: Bench) -> None:
     job_id = bench.add(r"printf '\033[31mred\033[0m \033[2J\n'")
     bench.until(job_id)
     with Terminal(bench, "log", str(job_id)) as person:
@@ -274,7 +274,7 @@ def test_log_on_a_terminal_keeps_colours_only(bench: Bench) -> None:
     assert (code, shown) == (0, "\x1b[31mred\x1b[0m \\e[2J\r\n\x1b[0m")
 
 
-def test_the_last_lines_and_earlier_attempts(bench: Bench) -> None:
+def test_log_shows_the_last_lines_and_earlier_attempts(bench: Bench) -> None:
     job_id = bench.add("seq 5; echo attempt $DIBS_ATTEMPT; exit 1")
     bench.until(job_id)
     assert bench.cli("log", "-n", "2", "1").stdout == "5\nattempt 1\n"
@@ -300,7 +300,7 @@ def test_the_last_lines_of_a_log_with_a_huge_one_are_bounded(bench: Bench) -> No
     assert len(bench.cli("log", str(job_id)).stdout) == 10_000_005
 
 
-def test_a_job_without_output_is_said(bench: Bench) -> None:
+def test_log_of_a_job_without_output_says_so(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("true")
     done = bench.cli("log", "2")
@@ -308,7 +308,7 @@ def test_a_job_without_output_is_said(bench: Bench) -> None:
     assert done.stderr.startswith("dibs: job 2 has no output yet: it is queued (needs 1 GPU")
 
 
-def test_log_wants_one_job(bench: Bench) -> None:
+def test_log_expects_one_job(bench: Bench) -> None:
     bench.add_many([{"command": "true", "gpus": 0}] * 3)
     done = bench.cli("log", "all")
     assert (done.returncode, done.stderr) == (2, "dibs: log expected one job, got 3: 1, 2, 3.\n")
@@ -316,7 +316,7 @@ def test_log_wants_one_job(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("words", [("log", "-f"), ("follow",)])
-def test_following_goes_to_the_end_and_gives_the_code(bench: Bench, words: tuple[str, ...]) -> None:
+def test_follow_runs_to_the_end_and_returns_the_exit_code(bench: Bench, words: tuple[str, ...]) -> None:
     job_id = bench.add("echo first; while [ ! -e go ]; do sleep 0.01; done; echo last; exit 7")
     with Terminal(bench, *words, str(job_id)) as person:
         person.until("first")
@@ -325,7 +325,7 @@ def test_following_goes_to_the_end_and_gives_the_code(bench: Bench, words: tuple
     assert (code, shown) == (7, "first\r\nlast\r\n")
 
 
-def test_following_waits_for_a_job_that_has_not_begun(bench: Bench) -> None:
+def test_follow_waits_for_a_job_that_has_not_started(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("echo begun")
     with Terminal(bench, "follow", "2") as person:
@@ -336,7 +336,7 @@ def test_following_waits_for_a_job_that_has_not_begun(bench: Bench) -> None:
 # -- wait --
 
 
-def test_wait_says_whether_all_succeeded(bench: Bench) -> None:
+def test_wait_returns_whether_all_jobs_succeeded(bench: Bench) -> None:
     assert bench.cli("wait").returncode == 0
     bench.add("true", gpus=0)
     assert bench.cli("wait", "1").returncode == 0
@@ -348,14 +348,14 @@ def test_wait_says_whether_all_succeeded(bench: Bench) -> None:
     assert read_json(bench, "wait", "all", code=1) == {"total": 2, "finished": 2, "bad": 1, "over": True}
 
 
-def test_wait_gives_up_after_its_time(bench: Bench) -> None:
+def test_wait_ends_at_its_timeout(bench: Bench) -> None:
     bench.add(LONG)
     done = bench.cli("wait", "--timeout", "0.2s")
     assert (done.returncode, done.stdout) == (124, "")
     assert done.stderr == "dibs: 1 of 1 jobs are not finished yet.\n"
 
 
-def test_wait_without_a_selector_means_what_is_unfinished_now(bench: Bench) -> None:
+def test_wait_without_a_selector_covers_the_unfinished_jobs(bench: Bench) -> None:
     bench.until(bench.add("false", gpus=0))
     bench.add("while [ ! -e go ]; do sleep 0.01; done", gpus=0)
     with Terminal(bench, "wait") as person:
@@ -365,7 +365,7 @@ def test_wait_without_a_selector_means_what_is_unfinished_now(bench: Bench) -> N
     assert code == 0
 
 
-def test_waiting_survives_the_daemon(bench: Bench) -> None:
+def test_wait_survives_a_restart_of_the_daemon(bench: Bench) -> None:
     bench.add("while [ ! -e go ]; do sleep 0.01; done; exit 1", gpus=0)
     with Terminal(bench, "wait") as person:
         person.until("0 of 1 finished")
@@ -375,8 +375,8 @@ def test_waiting_survives_the_daemon(bench: Bench) -> None:
     assert code == 1
 
 
-def test_a_stopped_daemon_is_not_started_by_those_who_wait_at_once(bench: Bench) -> None:
-    """`dibs daemon stop` returns though somebody waits for jobs, and the next daemon goes on with it."""
+def test_a_waiting_client_does_not_restart_a_stopped_daemon_at_once(bench: Bench) -> None:
+    """`dibs daemon stop` returns though a client waits for jobs, and the wait continues at the next daemon."""
     bench.add("while [ ! -e go ]; do sleep 0.01; done", gpus=0)
     with Terminal(bench, "wait") as person:
         person.until("0 of 1 finished")
@@ -391,7 +391,7 @@ def test_a_stopped_daemon_is_not_started_by_those_who_wait_at_once(bench: Bench)
 # -- cancel, retry --
 
 
-def test_cancel_says_what_it_did(bench: Bench) -> None:
+def test_cancel_reports_what_it_did(bench: Bench) -> None:
     bench.until(bench.add("true"))
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("true")
@@ -411,7 +411,7 @@ def test_cancel_can_wait_for_the_end(bench: Bench) -> None:
     assert bench.job(1)["state"] == "cancelled"
 
 
-def test_ending_several_running_jobs_is_asked_on_a_terminal(bench: Bench) -> None:
+def test_cancelling_several_running_jobs_asks_for_confirmation_on_a_terminal(bench: Bench) -> None:
     for _ in range(2):
         bench.until(bench.add(LONG), "started")
     with Terminal(bench, "cancel", "all") as person:
@@ -428,7 +428,7 @@ def test_ending_several_running_jobs_is_asked_on_a_terminal(bench: Bench) -> Non
     assert bench.until(2)["state"] == "cancelled"
 
 
-def test_retry_queues_what_did_not_succeed(bench: Bench) -> None:
+def test_retry_queues_jobs_that_did_not_succeed(bench: Bench) -> None:
     bench.until(bench.add("[ -e go ]", gpus=0))
     bench.until(bench.add("true", gpus=0))
     (bench.folder / "go").touch()
@@ -442,7 +442,7 @@ def test_retry_queues_what_did_not_succeed(bench: Bench) -> None:
 # -- gpus --
 
 
-def test_gpus_name_their_holders(bench: Bench) -> None:
+def test_gpus_shows_the_holders(bench: Bench) -> None:
     job_id = bench.add(LONG, gpu_ids=["2"])
     bench.until(job_id, "started")
     header, *rows = bench.cli("gpus").stdout.splitlines()

@@ -1,4 +1,4 @@
-"""`dibs lease`: GPUs held by hand, without a daemon."""
+"""`dibs lease`: GPUs leased manually, without a daemon."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from terminal import CTRL_C, CTRL_Z, Terminal
 
 
 def held(bench: Bench) -> dict[str, str | None]:
-    """Return the devices that somebody holds, and as what."""
+    """Return the devices that are held, and as what."""
     found = holders.survey(device_lease.Folder(str(bench.leases)), [f"FAKE-{n}" for n in range(4)])
     return {device: who[0].job for device, who in found.items() if who}
 
 
-def test_the_command_gets_gpus_stdin_and_its_own_code(bench: Bench) -> None:
+def test_the_command_gets_gpus_and_stdin_and_returns_its_exit_code(bench: Bench) -> None:
     command = "read line; echo $line $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $DIBS_GPU_INDICES; exit 9"
     done = bench.cli("lease", "-g", "2", "--prefer", "3", "sh", "-c", command, input="typed\n")
     assert (done.returncode, done.stdout) == (9, "typed FAKE-3,FAKE-0 PCI_BUS_ID 3,0\n")
@@ -65,7 +65,7 @@ def test_without_a_command_it_holds_until_ctrl_c(bench: Bench) -> None:
     assert held(bench) == {}
 
 
-def test_ctrl_c_is_the_commands_business(bench: Bench) -> None:
+def test_ctrl_c_is_handled_by_the_command(bench: Bench) -> None:
     with Terminal(bench, "lease", "sh", "-c", "trap 'exit 3' INT; echo ready; while :; do sleep 0.01; done") as person:
         person.until("ready")
         person.type(CTRL_C)
@@ -73,14 +73,14 @@ def test_ctrl_c_is_the_commands_business(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signals_are_passed_on(bench: Bench, number: signal.Signals) -> None:
+def test_signals_are_forwarded(bench: Bench, number: signal.Signals) -> None:
     with Terminal(bench, "lease", "sh", "-c", "echo ready; exec sleep 1000") as person:
         person.until("ready")
         person.signal(number)
         assert person.end()[0] == 128 + number
 
 
-def test_the_command_keeps_the_gpu_when_we_are_killed(bench: Bench) -> None:
+def test_if_lease_is_killed_the_command_keeps_the_gpu(bench: Bench) -> None:
     script = "echo ready; while [ ! -e go ]; do sleep 0.01; done"
     process = subprocess.Popen(
         [sys.executable, "-m", "dibs", "lease", "sh", "-c", script],
@@ -96,7 +96,7 @@ def test_the_command_keeps_the_gpu_when_we_are_killed(bench: Bench) -> None:
     process.stdout.close()
 
 
-def test_no_wait_says_who_has_them(bench: Bench) -> None:
+def test_no_wait_names_the_holder(bench: Bench) -> None:
     job_id = bench.add(["sleep", "1000"], gpus=4)
     bench.until(job_id, "started")
     done = bench.cli("lease", "--no-wait", "true")
@@ -106,7 +106,7 @@ def test_no_wait_says_who_has_them(bench: Bench) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_it_waits_in_the_line_and_says_for_whom(bench: Bench) -> None:
+def test_it_waits_in_the_line_and_names_the_holder(bench: Bench) -> None:
     job_id = bench.add(["sleep", "1000"], gpus=4)
     bench.until(job_id, "started")
     with Terminal(bench, "lease", "echo", "mine") as person:
@@ -137,11 +137,11 @@ def test_a_job_waits_for_a_lease(bench: Bench) -> None:
     assert bench.until(job_id)["state"] == "done"
 
 
-# -- for so long -----------------------------------------------------------------------------------------------------
+# -- time limit ------------------------------------------------------------------------------------------------------
 
 
 def overrun(bench: Bench, script: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run a script that says when it is ready, for so long that it was, however slow this machine is."""
+    """Run a script that prints when it is ready, with a limit long enough for that, however slow this machine is."""
     for limit_s in (1, 4, 16, 32):
         done = bench.cli("lease", "-t", f"{limit_s}s", "sh", "-c", script, environ=environ)
         assert done.returncode == 124
@@ -150,7 +150,7 @@ def overrun(bench: Bench, script: str, **environ: str) -> subprocess.CompletedPr
     raise AssertionError(f"was never ready: {done}")
 
 
-def test_after_its_time_the_command_is_asked_to_end_and_the_code_is_124(bench: Bench) -> None:
+def test_at_the_time_limit_the_command_gets_sigterm_and_the_code_is_124(bench: Bench) -> None:
     done = overrun(bench, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.01; done")
     assert done.stdout == "ready\nasked\n"
     begun, over = [line for line in done.stderr.splitlines() if line.startswith("dibs: ")]
@@ -158,30 +158,30 @@ def test_after_its_time_the_command_is_asked_to_end_and_the_code_is_124(bench: B
     assert over == "dibs: the time is over: the command gets TERM, and KILL after 30 s"
 
 
-def test_what_does_not_end_when_asked_is_killed_with_all_it_forked(bench: Bench) -> None:
-    """Also what forked away and took a session of its own: it would keep the GPU."""
+def test_a_command_that_ignores_sigterm_is_killed_with_its_process_tree(bench: Bench) -> None:
+    """Including daemonized processes with a separate session: they would keep the GPU."""
     overrun(bench, "trap '' TERM; (setsid sleep 1000 &); echo ready; while :; do sleep 0.01; done", DIBS_GRACE="0.2s")
     assert held(bench) == {}
 
 
-def test_a_command_that_ends_in_time_keeps_its_code(bench: Bench) -> None:
+def test_a_command_that_ends_in_time_keeps_its_exit_code(bench: Bench) -> None:
     assert bench.cli("lease", "-t", "1h", "exit 3").returncode == 3
 
 
-def test_holding_by_hand_ends_with_its_time(bench: Bench) -> None:
+def test_a_lease_without_a_command_ends_at_its_time_limit(bench: Bench) -> None:
     done = bench.cli("lease", "-t", "0.1s")
     assert (done.returncode, done.stdout) == (124, "FAKE-0\nexport CUDA_VISIBLE_DEVICES=FAKE-0\n")
     assert done.stderr.endswith("dibs: the time is over: the GPUs are given back\n")
     assert held(bench) == {}
 
 
-# -- keys and signals ------------------------------------------------------------------------------------------------
+# -- keyboard and signals --------------------------------------------------------------------------------------------
 
-#: Counts the INT it gets, until it is told to say how many there were.
+#: Counts the INT it gets, until it is asked for the number.
 COUNTING = "n=0; trap 'n=$((n+1)); echo got' INT; echo ready; while [ ! -e go ]; do sleep 0.01; done; echo total $n"
 
 
-def test_an_interrupt_sent_to_us_alone_reaches_the_command(bench: Bench) -> None:
+def test_an_interrupt_sent_to_lease_alone_reaches_the_command(bench: Bench) -> None:
     with Terminal(bench, "lease", "sh", "-c", COUNTING) as person:
         person.until("ready")
         person.signal(signal.SIGINT)
@@ -199,7 +199,7 @@ def test_ctrl_c_reaches_the_command_once(bench: Bench) -> None:
         assert "total 1" in person.end()[1]
 
 
-def test_ctrl_z_stops_and_fg_goes_on(bench: Bench) -> None:
+def test_ctrl_z_stops_and_fg_continues(bench: Bench) -> None:
     dibs = shlex.join([sys.executable, "-m", "dibs"])
     command = shlex.quote('echo ready; read line; echo "got $line"')
     # A shell with job control but without a line editor, which loses keys while it takes the terminal back.
@@ -216,8 +216,8 @@ def test_ctrl_z_stops_and_fg_goes_on(bench: Bench) -> None:
     assert held(bench) == {}
 
 
-def test_the_terminal_is_the_commands(bench: Bench) -> None:
-    """An interactive shell takes the terminal for itself and gives it back."""
+def test_the_command_controls_the_terminal(bench: Bench) -> None:
+    """An interactive shell takes the terminal and gives it back."""
     with Terminal(bench, "lease", "bash", "--norc", "-i", PS1="$ ", HISTFILE="") as person:
         person.until("$ ")
         person.type("echo on $CUDA_VISIBLE_DEVICES; exit 5\n")
@@ -233,7 +233,7 @@ def test_losing_the_terminal_ends_the_command_and_frees_the_gpu(bench: Bench) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_waiting_that_a_signal_ends_has_its_code_and_leaves_no_ticket(bench: Bench, number: signal.Signals) -> None:
+def test_a_wait_ended_by_a_signal_has_its_exit_code_and_leaves_no_ticket(bench: Bench, number: signal.Signals) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     with Terminal(bench, "lease", "true") as person:
         person.until("waiting for 1 GPU")
@@ -252,7 +252,7 @@ def tickets(bench: Bench) -> list[str]:
 
 
 class Shell:
-    """A shell that reads commands from us, with `dibs` on its PATH."""
+    """A shell that reads commands from the test, with `dibs` on its PATH."""
 
     def __init__(self, bench: Bench, name: str) -> None:
         programs = bench.folder / "bin"
@@ -267,7 +267,7 @@ class Shell:
         )  # fmt: skip
 
     def do(self, line: str) -> list[str]:
-        """Have it run one line; return what was printed."""
+        """Run one line; return the output."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{line}\necho :over:\n")
@@ -293,7 +293,7 @@ SHELLS = [name for name in ("sh", "bash", "dash", "zsh") if shutil.which(name)]
 
 
 @pytest.mark.parametrize("name", SHELLS)
-def test_a_shell_holds_gpus_for_as_long_as_it_lives(bench: Bench, name: str) -> None:
+def test_a_shell_holds_gpus_until_it_exits(bench: Bench, name: str) -> None:
     with shell(bench, name) as one:
         assert one.do(EVAL) == []
         assert one.do("echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $DIBS_GPU_INDICES") == [
@@ -305,7 +305,7 @@ def test_a_shell_holds_gpus_for_as_long_as_it_lives(bench: Bench, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SHELLS)
-def test_release_gives_back_and_says_how_to_forget(bench: Bench, name: str) -> None:
+def test_release_frees_the_gpus_and_unsets_the_variables(bench: Bench, name: str) -> None:
     with shell(bench, name) as one:
         one.do(EVAL)
         assert one.do('eval "$(dibs lease --release)"') == ["dibs: given back: FAKE-0, FAKE-1"]
@@ -317,7 +317,7 @@ def test_release_gives_back_and_says_how_to_forget(bench: Bench, name: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in ("fish",) if shutil.which(name)])
-def test_a_shell_of_another_language_is_understood(bench: Bench, name: str) -> None:
+def test_fish_and_csh_are_detected(bench: Bench, name: str) -> None:
     with shell(bench, name) as one:
         # It reads all of its input before it begins.
         shown, _ = one.process.communicate(
@@ -328,7 +328,7 @@ def test_a_shell_of_another_language_is_understood(bench: Bench, name: str) -> N
     assert shown.splitlines() == ["FAKE-0,FAKE-1", "dibs: given back: FAKE-0, FAKE-1", "[]"]
 
 
-def test_the_shell_is_found_behind_a_wrapper_and_a_subshell_is_one_of_its_own(bench: Bench) -> None:
+def test_the_shell_is_found_behind_a_wrapper_and_a_subshell_leases_separately(bench: Bench) -> None:
     with shell(bench) as one:
         one.do('eval "$(nice env A=1 dibs lease --env; true)"')
         assert held(bench) == {"FAKE-0": f"lease of shell {one.process.pid}"}
@@ -337,7 +337,7 @@ def test_the_shell_is_found_behind_a_wrapper_and_a_subshell_is_one_of_its_own(be
         wait_for(lambda: list(held(bench)), lambda seen: seen == ["FAKE-0"])
 
 
-def test_a_shell_leases_once_and_a_failure_is_the_code_of_eval(bench: Bench) -> None:
+def test_a_shell_can_lease_once_and_a_failure_is_the_exit_code_of_eval(bench: Bench) -> None:
     with shell(bench) as one:
         one.do('eval "$(dibs lease --env)"')
         shown = one.do('eval "$(dibs lease --env)" || echo no')
@@ -347,7 +347,7 @@ def test_a_shell_leases_once_and_a_failure_is_the_code_of_eval(bench: Bench) -> 
         assert list(held(bench)) == ["FAKE-0"]
 
 
-def test_a_holder_that_is_killed_frees_the_gpu(bench: Bench) -> None:
+def test_a_killed_keeper_frees_the_gpu(bench: Bench) -> None:
     with shell(bench) as one:
         one.do('eval "$(dibs lease --env)"')
         (holder,) = holders.survey(device_lease.Folder(str(bench.leases)), ["FAKE-0"])["FAKE-0"]
@@ -357,7 +357,7 @@ def test_a_holder_that_is_killed_frees_the_gpu(bench: Bench) -> None:
         wait_for(lambda: held(bench), lambda seen: not seen)
 
 
-def test_a_lease_of_a_shell_ends_with_its_time(bench: Bench) -> None:
+def test_the_lease_of_a_shell_ends_at_its_time_limit(bench: Bench) -> None:
     with shell(bench) as one:
         (said,) = one.do('eval "$(dibs lease --env -t 0.2s)"')
         assert said.startswith("dibs: GPU 0 leased for 0s, until ")
@@ -365,7 +365,7 @@ def test_a_lease_of_a_shell_ends_with_its_time(bench: Bench) -> None:
         assert one.do("echo alive") == ["alive"]
 
 
-def test_fish_and_csh_may_be_asked_for(bench: Bench) -> None:
+def test_the_syntax_of_fish_and_csh_can_be_requested(bench: Bench) -> None:
     with shell(bench) as one:
         assert one.do("dibs lease --env --shell fish")[0] == "set -gx CUDA_VISIBLE_DEVICES FAKE-0;"
         one.do("dibs lease --release")
@@ -381,14 +381,14 @@ def test_ctrl_c_while_a_shell_waits_leaves_nothing_behind(bench: Bench) -> None:
     wait_for(lambda: tickets(bench), lambda left: not left)
 
 
-def test_no_wait_for_a_shell_is_75(bench: Bench) -> None:
+def test_no_wait_for_a_shell_is_exit_code_75(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     done = bench.cli("lease", "--env", "--no-wait")
     assert (done.returncode, done.stdout) == (75, "false;\n")
     assert done.stderr.startswith("dibs: 1 GPU cannot be had now: ")
 
 
-# -- for a process that runs already ---------------------------------------------------------------------------------
+# -- for a running process -------------------------------------------------------------------------------------------
 
 
 def test_a_running_process_is_adopted_until_it_ends(bench: Bench) -> None:
@@ -410,7 +410,7 @@ def test_an_adopted_process_can_be_released(bench: Bench) -> None:
         process.kill()
 
 
-def test_a_process_that_is_gone_is_said(bench: Bench) -> None:
+def test_a_process_that_does_not_exist_is_an_error(bench: Bench) -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     done = bench.cli("lease", "--pid", str(process.pid))
@@ -418,7 +418,7 @@ def test_a_process_that_is_gone_is_said(bench: Bench) -> None:
     assert done.stderr == f"dibs: --pid expected a process that runs, got {process.pid}, which is gone.\n"
 
 
-def test_a_process_of_somebody_else_is_not_adopted(bench: Bench) -> None:
+def test_a_process_of_another_user_is_not_adopted(bench: Bench) -> None:
     if os.geteuid() != 0:
         done = bench.cli("lease", "--pid", "1")
     else:
@@ -441,7 +441,9 @@ def test_a_process_of_somebody_else_is_not_adopted(bench: Bench) -> None:
         (("-t", "8"), "-t expected a time such as 90m, 2h or 1d12h"),
     ],
 )
-def test_contradictions_are_one_line_and_lease_nothing(bench: Bench, words: tuple[str, ...], expected: str) -> None:
+def test_contradictory_options_are_a_one_line_error_and_lease_nothing(
+    bench: Bench, words: tuple[str, ...], expected: str
+) -> None:
     done = bench.cli("lease", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert expected in done.stderr

@@ -1,4 +1,4 @@
-"""Order and care, as typed: what a job waits for, when it begins, how often it is tried, what is held or paused."""
+"""Order and retries on the command line: dependencies, begin times, retries, hold and pause."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ LONG = ["sleep", "1000"]
 
 
 def add_job(bench: Bench, *words: str) -> int:
-    """Queue a command from the command line; return its id."""
+    """Submit a command from the command line; return its id."""
     done = bench.cli("add", *words)
     assert (done.returncode, done.stderr) == (0, "")
     return int(done.stdout)
 
 
 def defaults(*words: str) -> drafts.Body:
-    """Return what the options of `add` become."""
+    """Return the request fields made from the options of `add`."""
     return drafts.common(parse("add", *words, "true"), [])
 
 
-# -- moments --
+# -- times --
 
 
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A submitter in Berlin, whose clock goes back on 25 October 2026."""
+    """A submitter in Berlin, whose clock is set back on 25 October 2026."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     yield
@@ -67,17 +67,17 @@ NOW = datetime(2026, 11, 15, 21, 30, 15)
         ("2027-07-01T08:00", "2027-07-01T08:00:00+02:00"),
     ],
 )
-def test_a_moment_is_read_in_the_time_zone_of_the_submitter(berlin: None, text: str, expected: str) -> None:
+def test_a_time_is_parsed_in_the_time_zone_of_the_submitter(berlin: None, text: str, expected: str) -> None:
     assert times.parse(text, NOW).isoformat() == expected
 
 
-def test_a_clock_time_means_that_time_also_in_the_night_with_25_hours(berlin: None) -> None:
+def test_a_clock_time_is_correct_across_a_change_of_daylight_saving_time(berlin: None) -> None:
     evening = datetime(2026, 10, 24, 22, 0)
     assert times.parse("08:00", evening).isoformat() == "2026-10-25T08:00:00+01:00"
     assert times.parse("now+10h", evening).isoformat() == "2026-10-25T07:00:00+01:00"
 
 
-def test_a_moment_is_told_with_its_day_and_zone(berlin: None) -> None:
+def test_a_time_is_shown_with_its_day_and_zone(berlin: None) -> None:
     assert times.shown(datetime(2026, 11, 16, 7, 0, tzinfo=UTC)) == "Mon 2026-11-16 08:00 CET"
     assert times.shown(datetime(2026, 7, 1, 6, 0, 30, tzinfo=UTC)) == "Wed 2026-07-01 08:00:30 CEST"
 
@@ -93,7 +93,7 @@ def test_a_moment_is_told_with_its_day_and_zone(berlin: None) -> None:
         (86400, 8 * 86400, "between Mon 21:30 and 2026-11-23 21:30 (in 1d00h to 8d00h)"),
     ],
 )
-def test_an_expected_start_is_told_by_the_clock_and_from_now(
+def test_an_expected_start_is_shown_as_clock_time_and_relative_to_now(
     berlin: None, earliest_s: float, latest_s: float, expected: str
 ) -> None:
     now = NOW.astimezone()
@@ -108,15 +108,15 @@ def test_an_expected_start_is_told_by_the_clock_and_from_now(
         *("2026-11-15T21:30", "2020-01-01", "20261116", "2026-13-01T00:00", "2026-11-16T"),
     ],
 )
-def test_what_is_no_moment_to_come_is_refused(berlin: None, text: str) -> None:
+def test_a_time_that_is_invalid_or_past_is_refused(berlin: None, text: str) -> None:
     with pytest.raises(UserError, match=r"^expected a "):
         times.parse(text, NOW)
 
 
-# -- what is typed --
+# -- options --
 
 
-def test_jobs_to_wait_for_are_sent_with_what_is_awaited() -> None:
+def test_dependencies_are_sent_with_their_condition() -> None:
     words = ["-a", "12", "--after=3-5", "--after-any", "name:x*", "--after-end", "@", "-a", "done"]
     assert defaults(*words)["after"] == [
         {"select": "12", "when": "done"},
@@ -135,17 +135,17 @@ def test_jobs_to_wait_for_are_sent_with_what_is_awaited() -> None:
         ("afterok:1:2,afterany:3", [("1", "done"), ("2", "done"), ("3", "end")]),
     ],
 )
-def test_the_dependencies_of_slurm_are_understood(text: str, expected: list[tuple[str, str]]) -> None:
+def test_dependencies_in_slurm_notation_are_accepted(text: str, expected: list[tuple[str, str]]) -> None:
     assert defaults(f"--dependency={text}")["after"] == [{"select": job, "when": when} for job, when in expected]
 
 
-def test_retries_cores_and_memory_are_sent() -> None:
+def test_retries_cpus_and_memory_are_sent() -> None:
     body = defaults("--retries", "2", "--retry-on", "oom,timeout", "--cpus", "8", "--mem", "1.5G")
     assert (body["retries"], body["retry_on"]) == (2, ["oom", "timeout"])
     assert (body["cpus"], body["mem"]) == (8, 3 * 2**29)
 
 
-def test_the_rules_of_a_batch_stand_beside_its_jobs(tmp_path: Any) -> None:
+def test_the_rules_of_a_batch_are_sent_beside_its_jobs(tmp_path: Any) -> None:
     (tmp_path / "lines").write_text("true\n")
     body = add_command.draft(parse("add", "-j", "2", "--halt", "3", "--file", str(tmp_path / "lines")), print).body
     assert (body["at_once"], body["halt_after"], body["commands"]) == (2, 3, ["true"])
@@ -169,7 +169,7 @@ def test_a_job_waits_for_another_and_show_says_so(bench: Bench) -> None:
     assert "retries" not in bench.cli("show", "1").stdout
 
 
-def test_the_spelling_of_slurm_reaches_the_job(bench: Bench) -> None:
+def test_a_dependency_in_slurm_notation_reaches_the_job(bench: Bench) -> None:
     add_job(bench, "false")
     add_job(bench, "--dependency=afterany:1", "true")
     add_job(bench, "--dependency=afterok:1", "true")
@@ -177,7 +177,7 @@ def test_the_spelling_of_slurm_reaches_the_job(bench: Bench) -> None:
     assert (bench.until(3)["state"], bench.job(3)["cause"]) == ("cancelled", "dependency")
 
 
-def test_a_moment_is_kept_in_utc_and_told_in_the_submitters_zone(bench: Bench) -> None:
+def test_a_begin_time_is_stored_in_utc_and_shown_in_the_submitters_zone(bench: Bench) -> None:
     done = bench.cli("add", "--begin", "now+2h", "true", environ={"TZ": "Asia/Tokyo"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
     kept = datetime.fromisoformat(bench.job(1)["begin_at"])
@@ -192,14 +192,14 @@ def test_a_moment_is_kept_in_utc_and_told_in_the_submitters_zone(bench: Bench) -
         assert "begins     Fri 2099-01-02 03:04 JST" in person.end()[1]
 
 
-def test_a_job_is_tried_again_after_the_ends_that_were_named(bench: Bench) -> None:
+def test_a_job_is_retried_after_the_named_causes(bench: Bench) -> None:
     add_job(bench, "--retries", "2", "exit 3")
     wait_for(lambda: bench.job(1), lambda job: job["state"] == "failed" and job["attempt"] == 3)
     add_job(bench, "--retries", "2", "--retry-on", "oom,timeout", "exit 3")
     assert bench.until(2)["attempt"] == 1
 
 
-def test_run_and_follow_stay_with_a_job_that_is_tried_again(bench: Bench) -> None:
+def test_run_and_follow_continue_across_a_retry(bench: Bench) -> None:
     command = "echo attempt $DIBS_ATTEMPT; [ $DIBS_ATTEMPT = 3 ] || exit 9"
     done = bench.cli("run", "--retries", "2", command)
     assert (done.returncode, done.stdout) == (0, "attempt 1\nattempt 2\nattempt 3\n")
@@ -213,7 +213,7 @@ def test_run_and_follow_stay_with_a_job_that_is_tried_again(bench: Bench) -> Non
     assert shown.endswith("attempt 3\r\n")
 
 
-def test_a_batch_has_its_own_limit(bench: Bench) -> None:
+def test_a_batch_has_a_separate_limit(bench: Bench) -> None:
     lines = "while [ ! -e go ]; do sleep 0.01; done\n" * 3
     done = bench.cli("add", "-j", "1", "-", input=lines)
     assert done.stdout == "1\n2\n3\n"
@@ -229,7 +229,7 @@ def test_the_rest_of_a_batch_is_held_after_a_failure(bench: Bench) -> None:
     wait_for(lambda: [job["state"] for job in bench.jobs()], lambda states: states == ["failed", "held", "held"])
 
 
-def test_hold_and_unhold_say_what_they_did(bench: Bench) -> None:
+def test_hold_and_unhold_report_what_they_did(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("true")
     done = bench.cli("hold", "all")
@@ -243,7 +243,7 @@ def test_hold_and_unhold_say_what_they_did(bench: Bench) -> None:
     assert bench.cli("unhold", "2").stderr == "2 queued: it is not held\n"
 
 
-def test_a_paused_queue_starts_nothing_and_says_so(bench: Bench) -> None:
+def test_a_paused_queue_starts_nothing_and_status_says_so(bench: Bench) -> None:
     paused = bench.cli("pause")
     assert (paused.returncode, paused.stdout) == (0, "queue paused: nothing new starts; running jobs go on\n")
     bench.add("true")

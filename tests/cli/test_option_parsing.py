@@ -1,4 +1,4 @@
-"""What is typed: options, words, and every way to get them wrong."""
+"""Parsing of the command line: options, arguments, and every kind of mistake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dibs.submission.options import Args
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A state folder that does not exist; whatever is refused must not make it."""
+    """A state folder that does not exist; a refused command must not create it."""
     monkeypatch.setenv("DIBS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DIBS_LEASE_DIR", str(tmp_path))
     monkeypatch.setenv("DIBS_DEVICES", "fake:4")
@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def parse(verb: str, *words: str) -> Args:
-    """Parse the words after a verb with the table of that verb."""
+    """Parse the arguments of a verb with its table."""
     module = cli.load(verb)
     return options.parse(verb, module.OPTIONS, words, takes_command=cli.takes_command(module))
 
@@ -75,14 +75,14 @@ def test_short_flags_may_be_joined() -> None:
     assert args.get(log.LINES) == 20
 
 
-def test_repeated_options_are_kept_in_order() -> None:
+def test_repeated_options_keep_their_order() -> None:
     args = parse("add", "-e", "A=1", "--env=B=2=3", "-eC=", "--tag", "x", "--tag", "y", "true")
     assert args.all(job_options.ENV) == (("A", "1"), ("B", "2=3"), ("C", ""))
     assert args.all(job_options.TAG) == ("x", "y")
 
 
 @pytest.mark.parametrize("habit", ["-n", "--name", "-J", "--job-name", "--label"])
-def test_spellings_of_other_tools_are_understood(habit: str) -> None:
+def test_option_names_of_other_tools_are_accepted(habit: str) -> None:
     assert parse("add", habit, "vit", "true").get(job_options.NAME) == "vit"
 
 
@@ -103,11 +103,11 @@ def test_a_priority_is_a_number_or_a_word(text: str, number: int) -> None:
         ([], []),
     ],
 )
-def test_ids_that_a_shell_put_in_a_row_are_sent_as_ranges(words: list[str], expected: list[str]) -> None:
+def test_consecutive_ids_are_sent_as_ranges(words: list[str], expected: list[str]) -> None:
     assert queries.compact(words) == expected
 
 
-def test_a_count_may_name_a_type() -> None:
+def test_a_gpu_count_may_include_a_type() -> None:
     assert parse("add", "-g", "2:a100", "true").get(job_options.GPUS) == job_options.Count(2, "a100")
 
 
@@ -146,7 +146,7 @@ def test_no_two_options_of_a_verb_share_a_name() -> None:
         assert len(names) == len(set(names)), name
 
 
-#: Words, exit code, and what the line must say.
+#: Arguments, exit code, and what the line must contain.
 WRONG = [
     (["stauts"], 2, 'there is no verb "stauts". Did you mean status?'),
     (["ls"], 2, "Did you mean status?"),
@@ -234,7 +234,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "code", "text"), WRONG, ids=lambda value: str(value)[:40])
-def test_a_mistake_is_one_line_and_changes_nothing(
+def test_a_mistake_is_a_one_line_error_and_changes_nothing(
     words: list[str], code: int, text: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.execute(words) == code
@@ -245,23 +245,25 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     assert text in shown.err
 
 
-def test_a_mistake_with_escapes_in_it_cannot_reach_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_escape_sequences_in_a_mistake_do_not_reach_the_terminal(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.execute(["\x1b[2Jls\n\u202e"]) == 2
     assert capsys.readouterr().err.startswith('dibs: there is no verb "\\e[2Jls\\n\\u202e".')
 
 
 @pytest.mark.parametrize("words", [["--debug", "gpus", "x"], ["gpus", "--debug", "x"]])
-def test_debug_shows_where_an_error_came_from(words: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_prints_the_traceback(words: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.execute(words) == 2
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_debug_among_the_words_of_a_command_is_not_ours(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_after_the_command_belongs_to_the_command(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.execute(["add", "nope", "--debug"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_folder_that_was_deleted_is_said(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_working_folder_is_an_error(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "gone").mkdir()
     os.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -269,7 +271,7 @@ def test_a_folder_that_was_deleted_is_said(home: Path, tmp_path: Path, capsys: p
     assert "no longer exists" in capsys.readouterr().err
 
 
-def test_a_bare_word_is_argv_and_a_quoted_command_is_for_the_shell(home: Path) -> None:
+def test_separate_words_are_an_argument_list_and_a_quoted_command_is_for_the_shell(home: Path) -> None:
     def job(*words: str) -> object:
         jobs = drafts.from_words(parse("add", *words), words, "add")["jobs"]
         assert isinstance(jobs, list)

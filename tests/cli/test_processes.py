@@ -1,4 +1,4 @@
-"""The command line as a process: the daemon's verbs, closed streams, and what a start costs."""
+"""The command line as a process: the verbs of the daemon, closed streams, and the cost of a start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.version import __version__
 
 
-def test_the_daemon_starts_stops_and_tells(bench: Bench) -> None:
+def test_the_daemon_starts_stops_and_reports_its_status(bench: Bench) -> None:
     down = bench.cli("daemon", "status")
     assert down.returncode == 5
     assert json.loads(bench.cli("daemon", "status", "--json").stdout)["running"] is False
@@ -34,7 +34,7 @@ def test_the_daemon_starts_stops_and_tells(bench: Bench) -> None:
     assert (bench.cli("daemon", "stop").returncode, bench.cli("daemon", "stop").stdout) == (0, "not running\n")
 
 
-def test_a_restart_takes_a_new_wish_for_devices_and_leaves_jobs_running(bench: Bench) -> None:
+def test_a_restart_applies_a_new_devices_setting_and_keeps_jobs_running(bench: Bench) -> None:
     job_id = bench.add("while [ ! -e go ]; do sleep 0.01; done")
     bench.until(job_id, "started")
     before = bench.pid()
@@ -47,7 +47,7 @@ def test_a_restart_takes_a_new_wish_for_devices_and_leaves_jobs_running(bench: B
     assert bench.until(job_id)["state"] == "done"
 
 
-def test_only_an_explicit_start_takes_the_shells_devices(bench: Bench) -> None:
+def test_only_an_explicit_start_uses_the_visible_devices_of_the_shell(bench: Bench) -> None:
     restricted = {"CUDA_VISIBLE_DEVICES": "1"}
 
     def seen_by_daemon() -> bytes:
@@ -62,7 +62,7 @@ def test_only_an_explicit_start_takes_the_shells_devices(bench: Bench) -> None:
     assert b"CUDA_VISIBLE_DEVICES" not in seen_by_daemon(), "a lease of this shell is no job's"
 
 
-def test_the_daemon_may_stay_in_the_foreground(bench: Bench) -> None:
+def test_the_daemon_can_run_in_the_foreground(bench: Bench) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "dibs", "daemon", "start", "--foreground"],
         env=bench.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -75,7 +75,7 @@ def test_the_daemon_may_stay_in_the_foreground(bench: Bench) -> None:
     assert process.wait(PATIENCE_S) == 0
 
 
-def test_version_asks_a_daemon_but_starts_none(bench: Bench) -> None:
+def test_version_queries_a_daemon_but_starts_none(bench: Bench) -> None:
     for words in (["version"], ["--version"], ["-V"]):
         assert bench.cli(*words).stdout == f"dibs {__version__}\n"
     assert json.loads(bench.cli("version", "--json").stdout) == {"version": __version__, "daemon": None}
@@ -84,7 +84,7 @@ def test_version_asks_a_daemon_but_starts_none(bench: Bench) -> None:
     assert json.loads(bench.cli("version", "--json").stdout) == {"version": __version__, "daemon": __version__}
 
 
-def test_a_daemon_that_cannot_start_is_one_line(bench: Bench) -> None:
+def test_a_daemon_that_cannot_start_is_a_one_line_error(bench: Bench) -> None:
     done = bench.cli("add", "true", environ={"DIBS_DEVICES": "fake:many"})
     assert (done.returncode, done.stdout) == (5, "")
     assert done.stderr.startswith("dibs: ")
@@ -92,7 +92,7 @@ def test_a_daemon_that_cannot_start_is_one_line(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("words", [("status",), ("gpus",), ("show", "1"), ("log", "1"), ("--help",), ("add", "true")])
-def test_a_reader_that_leaves_is_no_trouble(bench: Bench, words: tuple[str, ...]) -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error(bench: Bench, words: tuple[str, ...]) -> None:
     bench.until(bench.add("seq 100000", gpus=0))
     read, write = os.pipe()
     os.close(read)
@@ -108,7 +108,7 @@ def _run(bench: Bench, stdout: int, *words: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_a_full_disk_under_stdout_is_said(bench: Bench) -> None:
+def test_a_full_disk_at_stdout_is_an_error(bench: Bench) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     done = _run(bench, full, "--help")
     os.close(full)
@@ -125,15 +125,15 @@ def test_a_closed_stream_is_not_confused_with_a_socket(bench: Bench, number: int
     assert (done.returncode, done.stdout, done.stderr) == (0, "" if number == 1 else "1\n", "")
 
 
-def test_a_narrow_locale_shows_escapes_instead_of_failing(bench: Bench) -> None:
+def test_with_an_ascii_locale_output_is_escaped(bench: Bench) -> None:
     bench.until(bench.add("true", name="漢字", gpus=0))
     done = bench.fresh("status", environ={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
     assert done.returncode == 0
     assert "\\u6f22\\u5b57" in done.stdout
 
 
-def test_a_bug_is_one_line_unless_it_is_debugged(bench: Bench) -> None:
-    """An answer that is not JSON can only be a bug; a fake daemon on the socket provides it."""
+def test_a_bug_is_one_line_without_debug(bench: Bench) -> None:
+    """An answer that is not JSON can only be a bug; a fake daemon on the socket sends it."""
     bench.home.mkdir(mode=0o700)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(bench.home / "dibs.sock"))
@@ -158,7 +158,7 @@ def test_a_bug_is_one_line_unless_it_is_debugged(bench: Bench) -> None:
     server.close()
 
 
-def test_add_imports_little_once_a_daemon_runs(bench: Bench) -> None:
+def test_add_imports_few_modules_while_a_daemon_runs(bench: Bench) -> None:
     bench.start()
     code = "import sys; from dibs.cli.main import main; sys.argv = ['dibs', 'add', 'true']; main(); print(*sys.modules)"
     done = subprocess.run(
@@ -170,7 +170,7 @@ def test_add_imports_little_once_a_daemon_runs(bench: Bench) -> None:
     assert len(loaded) < 140
 
 
-def test_piped_verbs_do_not_pay_for_rich(bench: Bench) -> None:
+def test_piped_verbs_do_not_import_rich(bench: Bench) -> None:
     bench.add("true")
     for words in (["status"], ["show", "1"], ["gpus"], ["log", "1"], ["wait"]):
         code = f"import sys; from dibs.cli.main import main; sys.argv = ['dibs', *{words}]; main(); print(*sys.modules)"

@@ -1,4 +1,4 @@
-"""The numbers of jobs outside a sweep, reported or printed: in `show`, in lists and on the wire, like those of runs."""
+"""Metrics of jobs outside a sweep, reported or printed: in `show`, in lists and in the API, as for runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ METRIC = ["--metric", "loss=loss: ([0-9.]+)"]
 
 
 def finished(bench: Bench, *words: str) -> int:
-    """Queue a command line without a GPU and return its job when it has ended."""
+    """Submit a command line without a GPU and return its job when it has finished."""
     done = bench.cli("add", "-g0", *words)
     assert (done.returncode, done.stderr) == (0, "")
     return int(bench.until(int(done.stdout))["id"])
 
 
 def reported(bench: Bench, job_id: int, report: dict[str, float] | None) -> bool:
-    """Wait until a job shows these numbers: files are read beside everything else, and may take their time."""
+    """Wait until a job shows these metrics: files are read in the background, which may take a while."""
     return bool(wait_for(lambda: [bench.job(job_id)["report"]], lambda seen: seen == [report]))
 
 
@@ -40,8 +40,8 @@ def reported(bench: Bench, job_id: int, report: dict[str, float] | None) -> bool
         (["true"], None),
     ],
 )  # fmt: skip
-def test_numbers_are_shown_wherever_a_job_is(bench: Bench, words: list[str], report: dict[str, float] | None) -> None:
-    """What a job reported counts more than what it printed."""
+def test_metrics_are_shown_wherever_a_job_is(bench: Bench, words: list[str], report: dict[str, float] | None) -> None:
+    """Reported metrics override printed ones."""
     job_id = finished(bench, *words)
     assert reported(bench, job_id, report)
     assert json.loads(bench.cli("show", str(job_id), "--json").stdout)["report"] == report
@@ -52,7 +52,7 @@ def test_numbers_are_shown_wherever_a_job_is(bench: Bench, words: list[str], rep
     assert all(f"{name}={value:g}" in shown for name, value in (report or {}).items())
 
 
-def test_each_attempt_has_its_own_numbers_and_clean_forgets_them(bench: Bench) -> None:
+def test_each_attempt_has_its_own_metrics_and_clean_deletes_them(bench: Bench) -> None:
     job_id = finished(bench, *METRIC, "echo loss: $DIBS_ATTEMPT; exit 1")
     assert reported(bench, job_id, {"loss": 1})
     bench.retry(job_id)
@@ -61,7 +61,7 @@ def test_each_attempt_has_its_own_numbers_and_clean_forgets_them(bench: Bench) -
     assert bench.cli("clean", "-y", str(job_id)).returncode == 0
 
 
-def test_the_course_of_the_numbers_of_an_attempt_is_told(bench: Bench) -> None:
+def test_the_history_of_the_metrics_of_an_attempt_is_available(bench: Bench) -> None:
     job_id = finished(bench, f"""{SAYS % 3}; echo "{{\\"loss\\": $DIBS_ATTEMPT}}" >> "$DIBS_REPORT"; exit 1""")
     bench.retry(job_id)
     assert bench.until(job_id)["attempt"] == 2
@@ -73,7 +73,7 @@ def test_the_course_of_the_numbers_of_an_attempt_is_told(bench: Bench) -> None:
         bench.client.get(f"/v1/jobs/{job_id}/numbers", [("attempt", "3")])
 
 
-def test_a_run_of_a_sweep_shows_what_it_printed_too(bench: Bench) -> None:
+def test_a_run_of_a_sweep_shows_printed_metrics_too(bench: Bench) -> None:
     bench.cli("sweep", "echo loss: {a}", "-p", "a", "4", "-g0", *METRIC, "--name", "s")
     assert bench.until(1)["state"] == "done"
     assert reported(bench, 1, {"loss": 4})

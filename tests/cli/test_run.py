@@ -17,7 +17,7 @@ from terminal import CTRL_C, Terminal
 
 pytestmark = pytest.mark.usefixtures("started")
 
-#: Says when it runs, and goes on until a file appears.
+#: Prints when it runs, and continues until a file appears.
 UNTIL_GO = "echo running; while [ ! -e go ]; do sleep 0.01; done"
 
 
@@ -34,11 +34,11 @@ UNTIL_GO = "echo running; while [ ! -e go ]; do sleep 0.01; done"
         (("-o", "/dev/null/x", "true"), 126),
     ],
 )
-def test_run_exits_with_the_jobs_own_code(bench: Bench, words: tuple[str, ...], code: int) -> None:
+def test_run_exits_with_the_exit_code_of_the_job(bench: Bench, words: tuple[str, ...], code: int) -> None:
     assert bench.cli("run", "-g", "0", *words).returncode == code
 
 
-def test_output_comes_through_byte_for_byte(bench: Bench) -> None:
+def test_output_is_passed_byte_for_byte(bench: Bench) -> None:
     command = [sys.executable, "-m", "dibs", "run", "-g0", r"printf 'a\377\033[2J'; seq 20000; printf end"]
     done = subprocess.run(command, env=bench.environ, cwd=bench.folder, capture_output=True, check=True)
     expected = b"a\xff\x1b[2J" + "".join(f"{n}\n" for n in range(1, 20001)).encode() + b"end"
@@ -46,19 +46,19 @@ def test_output_comes_through_byte_for_byte(bench: Bench) -> None:
     assert done.stderr == b""
 
 
-def test_output_to_a_file_is_followed_there_and_only_what_is_new(bench: Bench) -> None:
+def test_output_to_a_file_is_followed_from_its_current_end(bench: Bench) -> None:
     (bench.folder / "out.txt").write_text("old\n")
     done = bench.cli("run", "-g0", "-o", "out.txt", "echo new")
     assert (done.returncode, done.stdout) == (0, "new\n")
     assert (bench.folder / "out.txt").read_text() == "old\nnew\n"
 
 
-def test_another_folder_does_not_hide_output(bench: Bench) -> None:
+def test_output_is_shown_with_another_working_folder(bench: Bench) -> None:
     (bench.folder / "sub").mkdir()
     assert bench.cli("run", "-g0", "-C", "sub", "pwd").stdout == f"{bench.folder}/sub\n"
 
 
-def test_what_could_not_be_started_is_said(bench: Bench) -> None:
+def test_a_command_that_cannot_be_started_is_reported(bench: Bench) -> None:
     (bench.folder / "gone").mkdir()
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     with Terminal(bench, "run", "-C", "gone", "true") as person:
@@ -70,7 +70,7 @@ def test_what_could_not_be_started_is_said(bench: Bench) -> None:
     assert "dibs: job 2 failed" in shown
 
 
-def test_waiting_is_said_on_a_terminal_and_output_begins_with_the_start(bench: Bench) -> None:
+def test_on_a_terminal_waiting_is_shown_until_the_job_starts(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     with Terminal(bench, "run", "echo", "begun") as person:
         person.until("dibs: job 2 waiting: needs 1 GPU; 0 of 4 free, GPU 0-3: job 1")
@@ -80,7 +80,7 @@ def test_waiting_is_said_on_a_terminal_and_output_begins_with_the_start(bench: B
     assert shown.endswith("begun\r\n")
 
 
-def test_ctrl_c_cancels_and_the_signal_is_the_code(bench: Bench) -> None:
+def test_ctrl_c_cancels_and_the_exit_code_is_the_signal(bench: Bench) -> None:
     with Terminal(bench, "run", "echo running; exec sleep 1000") as person:
         person.until("running")
         person.type(CTRL_C)
@@ -91,7 +91,7 @@ def test_ctrl_c_cancels_and_the_signal_is_the_code(bench: Bench) -> None:
     assert (job["state"], job["signal"]) == ("cancelled", signal.SIGTERM)
 
 
-def test_ctrl_c_lets_the_command_save_its_work(bench: Bench) -> None:
+def test_after_ctrl_c_the_command_can_save_its_work(bench: Bench) -> None:
     saving = "trap 'echo saved; exit 5' TERM; " + UNTIL_GO
     with Terminal(bench, "run", saving) as person:
         person.until("running")
@@ -101,7 +101,7 @@ def test_ctrl_c_lets_the_command_save_its_work(bench: Bench) -> None:
     assert "saved" in shown
 
 
-def test_a_command_that_ends_well_when_stopped_was_still_stopped(bench: Bench) -> None:
+def test_a_stopped_command_that_exits_with_zero_was_still_stopped(bench: Bench) -> None:
     with Terminal(bench, "run", "trap 'exit 0' TERM; " + UNTIL_GO) as person:
         person.until("running")
         person.type(CTRL_C)
@@ -120,7 +120,7 @@ def test_a_second_ctrl_c_kills(bench: Bench) -> None:
     assert bench.job(1)["state"] == "cancelled"
 
 
-def test_ctrl_c_before_the_start_is_130(bench: Bench) -> None:
+def test_ctrl_c_before_the_start_is_exit_code_130(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     with Terminal(bench, "run", "true") as person:
         person.until("job 2 waiting")
@@ -130,7 +130,7 @@ def test_ctrl_c_before_the_start_is_130(bench: Bench) -> None:
     assert bench.job(2)["state"] == "cancelled"
 
 
-def test_cancelled_by_somebody_else_is_told(bench: Bench) -> None:
+def test_a_cancel_from_elsewhere_is_reported(bench: Bench) -> None:
     with Terminal(bench, "run", UNTIL_GO) as person:
         person.until("running")
         bench.cancel(1)
@@ -139,7 +139,7 @@ def test_cancelled_by_somebody_else_is_told(bench: Bench) -> None:
     assert "dibs: job 1 cancelled" in shown
 
 
-def test_losing_the_terminal_leaves_the_job_alone(bench: Bench) -> None:
+def test_losing_the_terminal_does_not_affect_the_job(bench: Bench) -> None:
     with Terminal(bench, "run", UNTIL_GO) as person:
         person.until("running")
         assert person.hang_up() == 128 + signal.SIGHUP
@@ -148,7 +148,7 @@ def test_losing_the_terminal_leaves_the_job_alone(bench: Bench) -> None:
     assert bench.until(1)["state"] == "done"
 
 
-def test_ending_the_client_leaves_the_job_alone(bench: Bench) -> None:
+def test_terminating_the_client_does_not_affect_the_job(bench: Bench) -> None:
     with Terminal(bench, "run", UNTIL_GO) as person:
         person.until("running")
         person.signal(signal.SIGTERM)
@@ -158,7 +158,7 @@ def test_ending_the_client_leaves_the_job_alone(bench: Bench) -> None:
     assert bench.until(1, "started")["state"] == "running"
 
 
-def test_the_daemon_may_die_meanwhile(bench: Bench) -> None:
+def test_the_daemon_may_be_killed_meanwhile(bench: Bench) -> None:
     with Terminal(bench, "run", UNTIL_GO + "; echo last; exit 4") as person:
         person.until("running")
         bench.kill()
@@ -168,7 +168,7 @@ def test_the_daemon_may_die_meanwhile(bench: Bench) -> None:
     assert shown == "running\r\nlast\r\n"
 
 
-def test_output_goes_on_while_there_is_no_daemon(bench: Bench) -> None:
+def test_output_continues_while_there_is_no_daemon(bench: Bench) -> None:
     with Terminal(bench, "run", UNTIL_GO + "; echo more; while [ ! -e end ]; do sleep 0.01; done") as person:
         person.until("running")
         assert bench.cli("daemon", "stop").returncode == 0
@@ -179,7 +179,7 @@ def test_output_goes_on_while_there_is_no_daemon(bench: Bench) -> None:
         assert person.end()[0] == 0
 
 
-def test_a_reader_that_leaves_ends_us_quietly_and_not_the_job(bench: Bench) -> None:
+def test_a_reader_that_closes_the_pipe_ends_run_quietly_and_not_the_job(bench: Bench) -> None:
     command = [sys.executable, "-m", "dibs", "run", "-g0", "while [ ! -e go ]; do echo line; sleep 0.01; done"]
     read, write = os.pipe()
     process = subprocess.Popen(
@@ -194,8 +194,8 @@ def test_a_reader_that_leaves_ends_us_quietly_and_not_the_job(bench: Bench) -> N
     (bench.folder / "go").touch()
 
 
-def test_ctrl_c_does_not_have_to_wait_for_all_that_was_written(bench: Bench) -> None:
-    """A job writes faster than a terminal shows; who interrupts it wants to see its end and not all of it."""
+def test_ctrl_c_skips_output_that_was_not_shown_yet(bench: Bench) -> None:
+    """A job prints faster than a terminal displays; after an interrupt users want its end, not all of it."""
     with Terminal(bench, "run", "-g0", "yes | head -c 40000000; echo last; exec sleep 1000") as person:
         person.until("y\r\ny")
         person.type(CTRL_C)
@@ -205,10 +205,10 @@ def test_ctrl_c_does_not_have_to_wait_for_all_that_was_written(bench: Bench) -> 
     assert shown.count("y\r\n") < 20_000_000
 
 
-# -- now or not at all ----------------------------------------------------------------------------------------------
+# -- no-wait ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_wait_runs_what_can_start_now(bench: Bench) -> None:
+def test_no_wait_runs_a_job_that_can_start_now(bench: Bench) -> None:
     done = bench.cli("run", "--no-wait", "exit 3")
     assert (done.returncode, done.stderr) == (3, "")
 
@@ -224,7 +224,7 @@ def test_no_wait_is_75_when_it_cannot_start_and_leaves_nothing(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("words", [("--after", "1"), ("--begin", "now+1h")])
-def test_no_wait_waits_for_no_job_and_no_time(bench: Bench, words: tuple[str, ...]) -> None:
+def test_no_wait_refuses_dependencies_and_begin_times(bench: Bench, words: tuple[str, ...]) -> None:
     bench.until(bench.add(["sleep", "1000"]), "started")
     assert bench.cli("run", "--no-wait", *words, "true").returncode == 75
     assert len(bench.jobs()) == 1
@@ -236,7 +236,7 @@ def test_no_wait_in_a_paused_queue_is_75(bench: Bench) -> None:
     assert bench.client.get("/v1/jobs")["jobs"] == []
 
 
-def test_no_wait_is_dropped_when_somebody_was_faster_at_the_gpu(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_wait_is_cancelled_if_another_user_takes_the_gpu_first(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A lease that only its lock shows: the plan does not see it, and the runner is refused."""
     bench = Bench(tmp_path_factory.mktemp("own"), "fake:1")
     place = device_lease.Folder(str(bench.leases))

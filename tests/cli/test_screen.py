@@ -1,4 +1,4 @@
-"""What people see: cleaned, aligned, fitted, coloured only where colour belongs."""
+"""Output for users: cleaned, aligned, fitted, coloured only where appropriate."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ COLUMNS = (Column("ID", is_right=True), Column("NAME", least=8), Column("STATE",
         ("tag\U000e0041", "tag\\U000e0041"),
     ],
 )
-def test_names_cannot_drive_the_terminal(text: str, shown: str) -> None:
+def test_names_cannot_control_the_terminal(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
 @given(st.text())
-def test_a_cleaned_text_is_one_line_without_controls(text: str) -> None:
+def test_a_cleaned_text_is_one_line_without_control_characters(text: str) -> None:
     shown = clean(text)
     assert not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in shown)
 
 
 def cleaned(*pieces: bytes) -> str:
-    """Return what a terminal gets of a log that comes in these pieces."""
+    """Return what a terminal gets of a log that arrives in these pieces."""
     cleaner = LogCleaner()
     return "".join([*(cleaner.feed(piece) for piece in pieces), cleaner.finish()])
 
 
-def test_a_log_keeps_its_colours_and_lines_and_nothing_else() -> None:
+def test_a_log_keeps_only_its_colours_and_lines() -> None:
     assert cleaned(b"\x1b[1;31mred\x1b[0m\n50%\r60%\tok") == "\x1b[1;31mred\x1b[0m\n50%\r60%\tok\x1b[0m"
     assert cleaned(b"\x1b[2J\x1b[1A\x1b]0;x\x07\x08\x9b") == "\\e[2J\\e[1A\\e]0;x\\x07\\x08\ufffd"
     assert cleaned(b"\xc2\x9b\xe2\x80\xae") == "\\x9b\\u202e"
 
 
-def test_a_colour_or_a_character_may_come_in_pieces() -> None:
+def test_a_colour_or_a_character_may_arrive_in_pieces() -> None:
     assert cleaned(b"a\x1b", b"[3", b"1", b"mb") == "a\x1b[31mb\x1b[0m"
     assert cleaned(b"a\x1b", b"[3", b"J") == "a\\e[3J"
     assert cleaned(b"\xe6\xbc", b"\xa2") == "漢"
@@ -74,12 +74,12 @@ def test_a_colour_or_a_character_may_come_in_pieces() -> None:
 
 
 @given(st.binary(), st.integers(1, 7))
-def test_how_a_log_is_cut_into_pieces_does_not_matter(data: bytes, size: int) -> None:
+def test_the_pieces_of_a_log_do_not_matter(data: bytes, size: int) -> None:
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert cleaned(*pieces) == cleaned(data)
 
 
-def test_piped_tables_are_plain_whole_and_aligned() -> None:
+def test_piped_tables_are_plain_complete_and_aligned() -> None:
     text = screen.table(PIPED, COLUMNS, [("7", "a" * 100, "running", "x"), ("12", "", "done", "\x1b[2J")])
     assert text.split("\n") == [
         "ID  NAME" + " " * 98 + "STATE    CMD",
@@ -100,7 +100,7 @@ def test_tables_on_a_terminal_fit_its_width(rows: list[tuple[int, str, str]], wi
     assert all(cell_len(line) <= width for line in lines)
 
 
-def test_a_command_is_cut_in_the_middle() -> None:
+def test_a_long_command_is_shortened_in_the_middle() -> None:
     assert screen.middle("python train.py --lr 0.1", 12) == "pytho…lr 0.1"
     assert screen.middle("short", 12) == "short"
 
@@ -120,7 +120,9 @@ def test_a_command_is_cut_in_the_middle() -> None:
         (False, "always", {"NO_COLOR": "1"}, True),
     ],
 )
-def test_who_decides_on_colour(is_terminal: bool, chosen: str | None, environ: dict[str, str], expected: bool) -> None:
+def test_colour_depends_on_terminal_option_and_environment(
+    is_terminal: bool, chosen: str | None, environ: dict[str, str], expected: bool
+) -> None:
     assert screen.is_coloured(is_terminal, chosen, environ) is expected
 
 
@@ -128,7 +130,7 @@ def test_a_stream_that_is_no_terminal_is_piped() -> None:
     assert screen.of(io.StringIO(), Args(), {}) == PIPED
 
 
-def test_states_are_coloured_only_when_asked() -> None:
+def test_states_are_coloured_only_on_request() -> None:
     rows = [("1", "a", "failed", "x")]
     assert "\x1b[31m" in screen.table(Screen(False, True, None), COLUMNS, rows)
     assert "\x1b" not in screen.table(Screen(True, False, 80), COLUMNS, rows)
@@ -181,7 +183,7 @@ def test_a_job_that_was_stopped_never_exits_with_success() -> None:
 
 @pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize("words", [(), ("status", "all"), ("show", "2"), ("gpus",), ("config",), ("doctor",)], ids=str)
-def test_what_a_terminal_shows_fits_it_whatever_the_names(bench: Bench, columns: int, words: tuple[str, ...]) -> None:
+def test_terminal_output_fits_the_width_whatever_the_names(bench: Bench, columns: int, words: tuple[str, ...]) -> None:
     bench.add("sleep 1000; " + "x" * 500, name="evil\x1b[2J\x1b]0;title\x07\nname" * 3, gpus=4)
     bench.add(["true", "\x1b[31m" * 50], name="漢字" * 30)
     bench.until(1, "started")
@@ -191,7 +193,7 @@ def test_what_a_terminal_shows_fits_it_whatever_the_names(bench: Bench, columns:
     lines = shown.replace("\r", "").rstrip("\n").split("\n")
     bare = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines]
     assert not any("\x1b" in line or "\x07" in line for line in bare)
-    # A fact of `show` stands whole in its line, to be copied.
+    # A fact of `show` stays on one line, to be copied.
     assert words[:1] == ("show",) or all(cell_len(line) <= columns for line in bare)
     if not words:
         assert bare[0] == "4 GPUs, 0 free; 1 running, 1 queued"
@@ -199,7 +201,7 @@ def test_what_a_terminal_shows_fits_it_whatever_the_names(bench: Bench, columns:
         assert "needs 1 GPU" in " ".join(bare)
 
 
-def test_no_colour_on_a_terminal_that_was_told_so(bench: Bench) -> None:
+def test_no_colour_on_a_terminal_with_no_color(bench: Bench) -> None:
     bench.add("true")
     with Terminal(bench, "status", NO_COLOR="1") as person:
         code, shown = person.end()
@@ -207,7 +209,7 @@ def test_no_colour_on_a_terminal_that_was_told_so(bench: Bench) -> None:
     assert "\x1b" not in shown
 
 
-def test_an_empty_queue_teaches_how_to_fill_it(bench: Bench) -> None:
+def test_an_empty_queue_shows_how_to_add_a_job(bench: Bench) -> None:
     with Terminal(bench) as person:
         code, shown = person.end()
     assert code == 0
@@ -217,7 +219,7 @@ def test_an_empty_queue_teaches_how_to_fill_it(bench: Bench) -> None:
     assert "dibs add" in piped.stderr
 
 
-def test_every_kind_of_event_has_words_for_people() -> None:
+def test_every_kind_of_event_has_a_readable_text() -> None:
     kinds = {event.__name__ for event in build.EVENT_KINDS}
     source = "".join(path.read_text() for path in Path(show.__file__).parents[2].rglob("*.py"))
     noted = {kind for call in re.findall(r"\bnote\((.*)", source) for kind in re.findall(r'"([A-Z]\w+)"', call)}

@@ -1,4 +1,4 @@
-"""The picture of `dibs status`: what is told first, what is folded, what is said once; watching; hints."""
+"""The output of `dibs status`: order, folded rows, reasons shown once; watching; hints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = Screen(is_terminal=True, is_coloured=False, width=200)
 
 
 def job(job_id: int, state: str = "queued", **fields: Any) -> Any:
-    """Return a job as the daemon shows it, with what the picture reads of it."""
+    """Return a job as the daemon shows it, with the fields that `status` reads."""
     at = (NOW - timedelta(seconds=1000 - job_id)).isoformat()
     is_over = state in ("done", "failed", "cancelled", "timeout", "lost")
     return {
@@ -51,11 +51,11 @@ def device(index: int, state: str = "free", job: int | None = None, user: str | 
 
 
 def painted(view: Screen, told: Any) -> list[str]:
-    """Return the lines of the picture."""
+    """Return the lines of the output."""
     return status_view.paint(view, told, NOW).split("\n")
 
 
-def test_the_first_two_lines_tell_the_machine() -> None:
+def test_the_first_two_lines_summarize_the_machine() -> None:
     devices = [
         device(0, "leased", 12), device(1, "leased", 12), device(2, "leased", user="bob"), device(3, "drained"),
         device(4, "unhealthy"), device(5),
@@ -66,7 +66,7 @@ def test_the_first_two_lines_tell_the_machine() -> None:
     assert lines[1] == "GPU 0-1: job 12 vit · 2: bob · 3: drained · 4: unhealthy · 5: free"
 
 
-def test_a_paused_queue_a_restriction_and_a_full_disk_are_said() -> None:
+def test_a_paused_queue_a_restriction_and_a_full_disk_are_shown() -> None:
     told = answer(restriction="DIBS_DEVICES=0", disk="the disk of /x is nearly full (1M free); jobs fail when it is")
     told["queue"]["paused"] = True
     lines = painted(WIDE, told)
@@ -85,7 +85,7 @@ def test_running_jobs_come_first_then_the_next_then_the_latest() -> None:
     assert any("exit 3" in line for line in lines)
 
 
-def test_what_is_expected_to_start_first_stands_first_and_says_when() -> None:
+def test_waiting_jobs_are_sorted_by_expected_start() -> None:
     def expected(soonest_s: int, latest_s: int) -> Any:
         return {
             name: (NOW + timedelta(seconds=seconds)).isoformat()
@@ -116,13 +116,13 @@ def test_batches_and_sweeps_are_folded_too(key: dict[str, Any]) -> None:
     assert [len(row) for row in few] == [1, 1, 1]
 
 
-def test_the_same_reason_is_said_once() -> None:
+def test_the_same_reason_is_shown_once() -> None:
     text = "\n".join(painted(NARROW, answer(job(1), job(2), job(3))))
     assert text.count("needs 1 GPU") == 1
     assert text.count("as job 1") == 2
 
 
-def test_a_long_reason_goes_on_in_the_next_line_and_can_be_read() -> None:
+def test_a_long_reason_is_wrapped() -> None:
     reason = "needs 2 GPUs; 0 of 8 free, " + ", ".join(f"GPU {n}: job {n}" for n in range(8))
     lines = painted(NARROW, answer(job(1, reason=reason)))
     assert all(len(line) <= 80 for line in lines)
@@ -131,18 +131,18 @@ def test_a_long_reason_goes_on_in_the_next_line_and_can_be_read() -> None:
     assert len(lines) <= 2 + status_view.REASON_LINES
 
 
-def test_more_than_a_screen_of_waiting_jobs_is_counted() -> None:
+def test_waiting_jobs_beyond_a_screen_are_counted() -> None:
     told = answer(*(job(n) for n in range(1, 21)))
     told["counts"]["queued"] = 5000
     assert painted(NARROW, told)[-1] == "4,992 more wait: dibs status unfinished"
 
 
-def test_a_running_job_shows_the_numbers_it_reported() -> None:
+def test_a_running_job_shows_its_reported_metrics() -> None:
     lines = painted(NARROW, answer(job(1, "running", report={"loss": 0.25, "step": 10})))
     assert lines[-1].endswith("loss=0.25 step=10")
 
 
-def test_an_old_daemon_that_says_less_is_understood() -> None:
+def test_the_answer_of_an_old_daemon_is_accepted() -> None:
     told = answer({key: value for key, value in job(1, "running").items() if key != "batch"})
     del told["machine"]["devices"]
     assert painted(NARROW, told)[0] == "2 GPUs, 0 free; 1 running"
@@ -151,7 +151,7 @@ def test_an_old_daemon_that_says_less_is_understood() -> None:
 # -- through the daemon --
 
 
-def test_other_peoples_leases_and_own_jobs_are_on_the_gpu_line(bench: Bench) -> None:
+def test_leases_of_other_users_and_own_jobs_are_on_the_gpu_line(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=2, name="vit"), "started")
     with Terminal(bench, "status", NO_COLOR="1") as person:
         assert "GPU 0-1: job 1 vit · 2-3: free" in person.end()[1]
@@ -159,7 +159,7 @@ def test_other_peoples_leases_and_own_jobs_are_on_the_gpu_line(bench: Bench) -> 
     assert [(each["state"], each["job"]) for each in devices] == [("leased", 1)] * 2 + [("free", None)] * 2
 
 
-def test_what_comes_next_is_seen_behind_a_thousand_others(bench: Bench) -> None:
+def test_the_next_job_is_shown_in_a_queue_of_a_thousand(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     ids = bench.add_many([{"command": "true"}] * 1005)
     urgent = bench.add("true", name="urgent", priority=100)
@@ -171,7 +171,7 @@ def test_what_comes_next_is_seen_behind_a_thousand_others(bench: Bench) -> None:
     assert rows[-2].endswith("more wait: dibs status unfinished")
 
 
-def test_the_next_starts_say_when(bench: Bench) -> None:
+def test_the_next_jobs_have_an_expected_start(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4, time_limit_s=7200), "started")
     bench.add("true", time_limit_s=60)
     with Terminal(bench, "status", NO_COLOR="1") as person:
@@ -181,7 +181,7 @@ def test_the_next_starts_say_when(bench: Bench) -> None:
     assert rows[5].split()[5].startswith(("<1h", "<2h00m"))
 
 
-def test_piped_status_is_one_row_a_job_and_without_escapes(bench: Bench) -> None:
+def test_piped_status_is_one_row_per_job_without_escapes(bench: Bench) -> None:
     bench.add_many([{"command": "true"}] * 9, gpus=4)
     bench.wait_all()
     shown = bench.cli("status", "-w").stdout
@@ -190,7 +190,7 @@ def test_piped_status_is_one_row_a_job_and_without_escapes(bench: Bench) -> None
     assert bench.cli("status", "--watch=1", "-q").stdout.split() == [str(n) for n in range(1, 10)]
 
 
-def test_watching_repaints_until_ctrl_c_and_leaves_the_last_picture(bench: Bench) -> None:
+def test_watching_repaints_until_ctrl_c_and_leaves_the_last_output(bench: Bench) -> None:
     with Terminal(bench, "status", "-w0.1", NO_COLOR="1") as person:
         person.until("No jobs yet")
         bench.add(["sleep", "1000"], name="later")
@@ -215,7 +215,7 @@ def test_watching_waits_for_a_daemon_that_was_stopped(bench: Bench) -> None:
         assert person.end()[0] == 0
 
 
-def test_a_watcher_that_is_ended_gives_the_screen_back(bench: Bench) -> None:
+def test_a_terminated_watch_restores_the_screen(bench: Bench) -> None:
     import signal
 
     with Terminal(bench, "status", "-w") as person:
@@ -226,14 +226,14 @@ def test_a_watcher_that_is_ended_gives_the_screen_back(bench: Bench) -> None:
     assert repaint.LEAVE in shown
 
 
-def test_a_picture_that_is_too_high_is_cut_and_says_so() -> None:
+def test_output_that_is_too_high_is_truncated_and_marked() -> None:
     shown = repaint.frame("\n".join(f"line {n}" for n in range(100)), 24)
     assert shown.count("\r\n") == 23
     assert "... 78 more lines" in shown
 
 
 @pytest.mark.parametrize("word", ["-w0", "--watch=soon", "--watch=-1"])
-def test_wrong_seconds_are_refused(bench: Bench, word: str) -> None:
+def test_an_invalid_interval_is_refused(bench: Bench, word: str) -> None:
     done = bench.cli("status", word)
     assert (done.returncode, done.stdout) == (2, "")
     assert "expected seconds such as 2 or 0.5" in done.stderr
@@ -242,7 +242,7 @@ def test_wrong_seconds_are_refused(bench: Bench, word: str) -> None:
 # -- hints --
 
 
-def test_an_old_daemon_is_named_with_what_to_do() -> None:
+def test_an_old_daemon_is_reported_with_what_to_do() -> None:
     told = answer()
     assert "an older version" in status.on_skew(told)[0]
     told["daemon"] = {"version": "0.0.1", "pid": 1}
@@ -252,7 +252,7 @@ def test_an_old_daemon_is_named_with_what_to_do() -> None:
     assert status.on_skew(told) == []
 
 
-def test_a_hint_is_given_once_a_day(tmp_path: Path) -> None:
+def test_a_hint_is_shown_once_a_day(tmp_path: Path) -> None:
     assert status.on_logout(None, tmp_path) == []
     assert status.on_logout("all ends at logout", tmp_path) == [
         "all ends at logout. `dibs daemon install` makes them stay."
@@ -264,7 +264,7 @@ def test_a_hint_is_given_once_a_day(tmp_path: Path) -> None:
     assert status.on_logout("all ends at logout", tmp_path / "missing") == []
 
 
-def test_show_says_each_thing_once(bench: Bench) -> None:
+def test_show_mentions_each_fact_once(bench: Bench) -> None:
     job_id = bench.add(["sleep", "1000"])
     bench.until(job_id, "started")
     runner = Path(f"/proc/{bench.job(job_id)['pid']}/stat").read_text().rpartition(")")[2].split()[1]
@@ -288,7 +288,7 @@ def bench_pid(bench: Bench, job_id: int) -> int:
     return running.pid
 
 
-def test_show_tells_of_script_warning_number_and_notice(bench: Bench) -> None:
+def test_show_lists_script_warning_metric_and_notify_command(bench: Bench) -> None:
     (bench.folder / "job.sh").write_text("#!/bin/sh\necho hi\n")
     done = bench.cli(
         *("add", "-g0", "--hold", "--array", "7", "-t", "1h", "--signal", "USR1@2m", "--wait-tree"),
@@ -302,7 +302,7 @@ def test_show_tells_of_script_warning_number_and_notice(bench: Bench) -> None:
     assert ["lasts", "until all it started has ended"] in facts
     assert ["index", "7"] in facts
     assert ["notice", "a command runs when it has ended"] in facts
-    # People put tokens into that command.
+    # Users put tokens into that command.
     assert "token" not in shown
     assert bench.job(1)["notifies"] is True
     bench.add("true", gpus=0)

@@ -1,4 +1,4 @@
-"""`dibs sweep`, `map` and `results` as people type them: what is refused before anything is done, and whole sweeps."""
+"""`dibs sweep`, `map` and `results` on the command line: what is refused before anything is done, and whole sweeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse(*words: str) -> options.Args:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in."""
+    """A working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -41,19 +41,19 @@ def lines(*words: str) -> list[str]:
     return list(asked.writer.lines(asked.points))
 
 
-# -- the words of a sweep -----------------------------------------------------------------------------------------
+# -- arguments of a sweep -----------------------------------------------------------------------------------------
 
 
 def test_a_parameter_takes_all_words_up_to_the_next_option(here: Path) -> None:
     assert lines("t {a} {b}", "-p", "a", "1", "-2", "-p", "b=x,y", "-g", "0") == ["t 1 x", "t 1 y", "t -2 x", "t -2 y"]
 
 
-def test_options_may_follow_the_command_and_words_come_after_dashes(here: Path) -> None:
+def test_options_may_follow_the_command_and_an_argument_list_comes_after_dashes(here: Path) -> None:
     assert lines("-p", "a", "1", "2", "--name", "n", "--", "true", "{a}") == ["true 1", "true 2"]
     assert lines("-p", "a=1", "true {a}", "--name", "n") == ["true 1"]
 
 
-def test_the_default_name_depends_on_command_and_folder_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_name_depends_only_on_command_and_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sweep.read(parse("true {a}", "-p", "a", "1")).name
     assert first.startswith("true-")
     assert sweep.read(parse("true {a}", "-p", "a", "1", "2")).name == first
@@ -63,7 +63,7 @@ def test_the_default_name_depends_on_command_and_folder_alone(here: Path, monkey
     assert sweep.read(parse("true {a}", "-p", "a", "1")).name != first
 
 
-def test_a_file_says_what_the_command_line_does_not(here: Path) -> None:
+def test_a_file_gives_what_the_command_line_does_not(here: Path) -> None:
     (here / "s.yaml").write_text(
         "command: true {lr}\nname: yam\nproject: p\ngpus: 2\ntime: 2h\n"
         "metric: {name: acc, goal: maximize, from: 'a=(.)'}\n"
@@ -78,7 +78,7 @@ def test_a_file_says_what_the_command_line_does_not(here: Path) -> None:
     assert list(asked.writer.lines(asked.points)) == ["true 1e-3", "true 0.1"]
 
 
-def test_a_table_is_one_run_a_row_and_needs_a_command(here: Path) -> None:
+def test_a_csv_file_is_one_run_per_row_and_needs_a_command(here: Path) -> None:
     (here / "s.csv").write_text("lr,bs\n0.1,32\n0.2,64\n")
     assert lines("s.csv", "--", "true", "{lr}", "{bs}") == ["true 0.1 32", "true 0.2 64"]
 
@@ -102,13 +102,15 @@ def test_a_table_is_one_run_a_row_and_needs_a_command(here: Path) -> None:
         (["true {a}", "-p", "a", "1", "--dir", "x/{b}"], "expected placeholders"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_a_daemon_is_asked(here: Path, words: list[str], expected: str) -> None:
+def test_an_invalid_sweep_is_refused_before_the_daemon_is_contacted(
+    here: Path, words: list[str], expected: str
+) -> None:
     with pytest.raises(UserError) as refused:
         sweep.read(parse(*words))
     assert expected in refused.value.line()
 
 
-def test_the_summary_always_tells_of_new_retried_and_done() -> None:
+def test_the_summary_always_has_new_retried_and_done() -> None:
     assert sweep.summary(500, {"retried": 3, "done": 497}) == "500 points: 0 new, 3 retried, 497 done"
     assert sweep.summary(1, {"queued": 1}) == "1 point: 0 new, 0 retried, 0 done, 1 queued"
 
@@ -124,7 +126,7 @@ def test_print_streams_all_commands_without_a_daemon(bench: Bench) -> None:
 # -- map ----------------------------------------------------------------------------------------------------------
 
 
-def test_map_has_one_job_an_argument_in_words_or_for_the_shell(here: Path) -> None:
+def test_map_makes_one_job_per_argument_as_argument_list_or_shell_command(here: Path) -> None:
     def jobs(*words: str) -> object:
         body = mapping.read(options.parse("map", mapping.OPTIONS, words, takes_command=True))
         return body.get("commands") or body.get("jobs")
@@ -143,7 +145,7 @@ def test_map_queues_one_batch_and_prints_its_ids(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("words", [["true"], [":::", "a"], ["true", ":::"], ["true", "{3}", ":::", "a"]])
-def test_map_refuses_what_makes_no_sense(bench: Bench, words: list[str]) -> None:
+def test_map_refuses_invalid_arguments(bench: Bench, words: list[str]) -> None:
     refused = bench.cli("map", *words)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert bench.pid() is None
@@ -184,7 +186,7 @@ def read_json(answer: subprocess.CompletedProcess[str]) -> object:
     return json.loads(answer.stdout)
 
 
-def test_results_have_parameters_states_and_numbers_with_the_best_first(trained: Bench) -> None:
+def test_results_have_parameters_states_and_metrics_with_the_best_first(trained: Bench) -> None:
     table = list(csv.DictReader(io.StringIO(trained.cli("results", "vit", "--csv").stdout)))
     assert [row["lr"] for row in table] == ["0.1"] * 3 + ["0.2"] * 3
     assert {row["state"] for row in table} == {"done"}
@@ -205,7 +207,7 @@ def test_a_run_has_its_folder_its_index_and_its_parameters(trained: Bench) -> No
     assert job["dir"] == str(trained.folder / "runs" / "0.1-2")
 
 
-def test_run_again_a_sweep_has_nothing_to_do_and_says_so(trained: Bench) -> None:
+def test_a_finished_sweep_run_again_has_nothing_to_do(trained: Bench) -> None:
     assert trained.cli(*sweep_words()).stdout == "6 points: 0 new, 0 retried, 6 done\n"
     assert len(trained.jobs()) == 6
     told = read_json(trained.cli(*sweep_words("--again", "--json")))
@@ -222,7 +224,7 @@ def test_results_are_kept_when_the_jobs_are_cleaned(trained: Bench) -> None:
     assert trained.cli(*sweep_words()).stdout == "6 points: 0 new, 0 retried, 6 done\n"
 
 
-def test_the_same_name_with_another_command_ends_with_code_2(trained: Bench) -> None:
+def test_the_same_name_with_another_command_is_exit_code_2(trained: Bench) -> None:
     refused = trained.cli("sweep", "true {lr}", "-p", "lr", "1", "--name", "vit")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert len(trained.jobs()) == 6
@@ -236,18 +238,18 @@ def test_a_dry_run_shows_the_first_commands_and_queues_nothing(bench: Bench) -> 
     assert bench.client.get("/v1/sweeps") == {"sweeps": []}
 
 
-def test_what_can_never_start_leaves_no_sweep_behind(bench: Bench) -> None:
+def test_an_impossible_sweep_is_not_stored(bench: Bench) -> None:
     refused = bench.cli("sweep", "true {a}", "-p", "a", "1", "-g", "99")
     assert (refused.returncode, refused.stderr.count("\n")) == (69, 1)
     assert bench.client.get("/v1/sweeps") == {"sweeps": []}
 
 
-def test_results_of_nothing_say_so(bench: Bench) -> None:
+def test_results_of_an_unknown_sweep_are_an_error(bench: Bench) -> None:
     missing = bench.cli("results", "nope")
     assert (missing.returncode, missing.stderr) == (3, 'dibs: there is no sweep "nope".\n')
 
 
-def test_output_may_be_named_by_parameters(bench: Bench) -> None:
+def test_the_output_path_may_contain_parameters(bench: Bench) -> None:
     made = bench.cli("sweep", "echo {a}", "-p", "a", "x", "y", "-o", "out-{a}-{index}.log")
     assert made.returncode == 0, made.stderr
     bench.wait_all()
@@ -257,7 +259,7 @@ def test_output_may_be_named_by_parameters(bench: Bench) -> None:
     assert "{b}" in refused.stderr
 
 
-def test_j_of_a_sweep_can_be_changed_later(bench: Bench) -> None:
+def test_the_limit_of_a_sweep_can_be_changed_later(bench: Bench) -> None:
     bench.cli("sweep", "sleep 60 # {a}", "-p", "a=range(4)", "--name", "n", "-j", "1")
     bench.until(1, "started")
     assert bench.cli("edit", "sweep:n", "-j", "2").returncode == 0
@@ -268,7 +270,7 @@ def test_j_of_a_sweep_can_be_changed_later(bench: Bench) -> None:
 # -- tables -------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_fits_the_terminal_also_with_long_values() -> None:
+def test_a_table_fits_the_terminal_even_with_long_values() -> None:
     runs = [Run({"model": "x" * 100, "lr": 0.1 / 3}, "done", {"loss": 1 / 3, "note": 2.0}, 1, 0)]
     fitted = list(results_table.fitted(Screen(True, False, 60), results_table.of_runs(runs, "loss")))
     assert max(len(line) for line in fitted) <= 60
@@ -281,7 +283,7 @@ def test_a_parameter_that_a_run_does_not_have_is_an_empty_cell() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_document_in_pieces_is_the_document(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_document_written_in_pieces_equals_the_whole(count: int, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [{"job": n, "params": {"text": "two\nlines"}} for n in range(count)]
     pieces = "\n".join(results_table.document({"sweep": {"id": 1}}, "runs", iter(runs)))
     assert json.loads(pieces) == {"sweep": {"id": 1}, "runs": runs}
@@ -290,7 +292,7 @@ def test_a_document_in_pieces_is_the_document(count: int, capsys: pytest.Capture
         assert capsys.readouterr().out == pieces + "\n"
 
 
-def test_a_spool_gives_runs_in_any_order_any_number_of_times() -> None:
+def test_a_spool_returns_runs_in_any_order_repeatedly() -> None:
     with Spool("loss", ranking.MINIMIZE) as spool:
         losses: list[float | None] = [None, 3.0, 1.0, 2.0, 1.0]
         for index, loss in zip((4, 3, 2, 1, 0), losses, strict=True):
@@ -303,5 +305,5 @@ def test_a_spool_gives_runs_in_any_order_any_number_of_times() -> None:
         assert list(spool.names) == ["loss"]
 
 
-def test_the_verbs_are_known() -> None:
+def test_sweep_map_and_results_are_verbs() -> None:
     assert {"sweep", "map", "results"} <= {*cli.VERBS}

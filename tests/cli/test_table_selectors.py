@@ -1,4 +1,4 @@
-"""Every verb that names jobs, with every kind of selector, with and without --json, piped and on a terminal.
+"""Every verb that takes jobs, with every kind of selector, with and without --json, piped and on a terminal.
 
 The jobs that a selector means are worked out here once more, from what the queue looked like a moment before.
 """
@@ -26,7 +26,7 @@ FINISHED = ("done", "failed", "cancelled", "timeout", "lost")
 #: Exit code of the job that fails, which is also the last one.
 FAILURE = 3
 
-#: The queue: a state for each job, and how to get it there. What asks for a GPU waits: somebody leased them all.
+#: The queue: a state for each job, and how to reach it. Jobs that request a GPU wait: all GPUs are leased.
 CAST: list[tuple[str, Job]] = [
     ("done", {"command": "echo out", "name": "alpha", "project": "p", "tags": ["t"]}),
     ("queued", {"command": "true", "name": "beta", "gpus": 1}),
@@ -39,7 +39,7 @@ CAST: list[tuple[str, Job]] = [
     ("failed", {"command": f"echo out; exit {FAILURE}", "name": "omega", "project": "p"}),
 ]
 
-#: Which verb leads from one state to another; from all others there is no short way.
+#: Which verb leads from one state to another; for all others the queue is rebuilt.
 MENDING = {
     ("held", "queued"): "unhold", ("queued", "held"): "hold", ("paused", "running"): "resume",
     ("queued", "cancelled"): "cancel", ("held", "cancelled"): "cancel",
@@ -47,20 +47,20 @@ MENDING = {
 
 
 def is_moving(job: Job) -> bool:
-    """Tell whether a job is about to be in another state: all but one of those that need no GPU end at once."""
+    """Return whether a job is about to change its state: all but one of those without a GPU end at once."""
     return job["gpus"] == 0 and job["state"] not in (*FINISHED, "paused") and job["name"] != "alpha-2"
 
 
 class Stage:
-    """A queue with the cast in it, made anew when a verb has changed it."""
+    """A queue with the cast in it, rebuilt when a verb has changed it."""
 
     def __init__(self, bench: Bench, typist: Typist) -> None:
         self.bench, self.typist = bench, typist
         self.ids: list[int] = []
 
     def prepare(self) -> None:
-        """See to it that every job of the cast is there and in its state."""
-        if self.ids and self._is_mended(self.jobs()):
+        """Make sure that every job of the cast exists and is in its state."""
+        if self.ids and self._is_restored(self.jobs()):
             return
         if self.ids:
             self.bench.cancel("all", grace_s=0)
@@ -73,7 +73,7 @@ class Stage:
             elif state not in WAITING:
                 self.bench.until(job_id, "started" if state == "running" else "finished")
 
-    def _is_mended(self, jobs: list[Job]) -> bool:
+    def _is_restored(self, jobs: list[Job]) -> bool:
         """Bring every job back to its state by a verb, if there is one for each that needs it."""
         if [job["id"] for job in jobs] != self.ids:
             return False
@@ -86,7 +86,7 @@ class Stage:
         return True
 
     def jobs(self) -> list[Job]:
-        """Return the whole queue, once nothing in it moves by itself."""
+        """Return the whole queue, once nothing in it changes by itself."""
         return wait_for(self.bench.jobs, lambda jobs: not any(map(is_moving, jobs)))
 
 
@@ -112,7 +112,7 @@ def stage(shared: Stage) -> Stage:
 
 @dataclass(frozen=True)
 class Selector:
-    """A kind of selector: its words for this cast, and which jobs of a queue it means."""
+    """A kind of selector: its words for this cast, and the jobs of a queue that it matches."""
 
     words: Callable[[list[int]], list[str]]
     means: Callable[[Job, list[int]], bool]
@@ -176,7 +176,7 @@ def cleanable(jobs: list[Job]) -> int:
 
 
 def one(code: Callable[[Job], int]) -> Callable[[list[Job]], int]:
-    """Return the code of a verb that wants exactly one job."""
+    """Return the exit code of a verb that expects exactly one job."""
     return lambda jobs: 2 if len(jobs) > 1 else code(jobs[0])
 
 
@@ -186,7 +186,7 @@ def named(document: Any) -> list[int]:
 
 
 def in_lines(typed: Typed) -> list[int]:
-    """Return the ids that begin the lines; what was left as it was is told on stderr."""
+    """Return the ids at the beginning of the lines; unchanged jobs are listed on stderr."""
     lines = [line for line in (typed.out + typed.err).splitlines() if not line.startswith("dibs: ")]
     assert all(re.match(r"\d+ [a-z]+(: .+)?$", line) for line in lines), lines
     assert not [line for line in typed.err.splitlines() if not re.match(r"dibs: |\d+ [a-z]+: ", line)], typed.err
@@ -199,7 +199,7 @@ def shown(document: Any) -> list[int]:
 
 
 def in_table(typed: Typed) -> list[int]:
-    """Return the first column of a table; a sentence may go on in a line that has none."""
+    """Return the first column of a table; a wrapped sentence continues in a line without one."""
     lines = bare(typed.out).splitlines()
     head = next(place for place, line in enumerate(lines) if line.split()[:3] == ["ID", "NAME", "STATE"])
     return [int(line.split()[0]) for line in lines[head + 1 :] if re.match(r" *\d+  \S", line)]
@@ -212,21 +212,21 @@ def bare(text: str) -> str:
 
 @dataclass(frozen=True)
 class Verb:
-    """How a verb that names jobs is typed, its exit code, and which jobs its answer names."""
+    """How a verb that takes jobs is typed, its exit code, and the jobs in its answer."""
 
     code: Callable[[list[Job]], int]
     #: The ids in the document of --json; None: the verb has no --json.
     ids: Callable[[Any], list[int]] | None
-    #: The ids in what people read.
+    #: The ids in the output for users.
     read: Callable[[Typed], list[int]]
     before: Sequence[str] = ()
     after: Sequence[str] = ()
-    #: What the answer names, of the jobs that were selected.
+    #: The jobs in the answer, of those that were selected.
     names: Callable[[Job], bool] = lambda job: True
 
 
 def total(document: Any) -> list[int]:
-    """Check the counts of an answer that names nobody."""
+    """Check the counts of an answer that lists no jobs."""
     assert document["finished"] <= document["total"]
     return []
 
@@ -250,7 +250,7 @@ def output(typed: Typed) -> list[int]:
     return []
 
 
-def forgotten(typed: Typed) -> list[int]:
+def deleted(typed: Typed) -> list[int]:
     assert re.fullmatch(r"forgot \d+ finished jobs? and \S+ of files\n", typed.out)
     return []
 
@@ -284,7 +284,7 @@ VERBS: dict[str, Verb] = {
     "unhold": Verb(always, **CHANGING),
     "retry": Verb(always, **CHANGING),
     "cancel": Verb(always, **CHANGING, before=["-y", "--grace", "0s"]),
-    "clean": Verb(cleanable, cleaned, forgotten, before=["-y"], names=nobody),
+    "clean": Verb(cleanable, cleaned, deleted, before=["-y"], names=nobody),
 }  # fmt: skip
 
 
@@ -295,7 +295,7 @@ def test_every_verb_that_takes_selectors_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("kind", SELECTORS)
 @pytest.mark.parametrize("name", VERBS)
-def test_a_verb_does_what_the_selector_means(stage: Stage, name: str, kind: str) -> None:
+def test_a_verb_acts_on_exactly_the_selected_jobs(stage: Stage, name: str, kind: str) -> None:
     verb, selector = VERBS[name], SELECTORS[kind]
     words = [name, *verb.before, *selector.words(stage.ids), *verb.after]
     has_json = options.JSON in cli.load(name).OPTIONS

@@ -43,14 +43,14 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @dataclass(frozen=True)
 class Form:
-    """One form of a verb: its words, what each line on stdout looks like when piped, and its code."""
+    """One form of a verb: its arguments, a pattern for each line on stdout when piped, and its exit code."""
 
     words: str
     #: None: stdout is not read line by line.
     line: str | None
     code: int = 0
     has_json: bool = True
-    #: Its lines are to be copied or read by a program, so they are not folded.
+    #: Its lines are to be copied or read by a program, so they are not wrapped.
     is_whole: bool = False
     stdin: str = ""
 
@@ -106,7 +106,7 @@ WITHOUT_JSON = {"run", "pipe", "log", "follow", "lease", "report", "completion",
 
 def test_every_verb_is_in_a_table_and_those_that_print_have_json() -> None:
     forms = {form.words.split()[0] for form in FORMS if form.words}
-    # Of the doctor, whose answer depends on this machine, see `test_cli_finding`.
+    # For the doctor, whose answer depends on this machine, see `test_doctor_and_daemon`.
     assert forms | {*WITH_SELECTORS} | {"doctor"} == {*cli.VERBS}
     assert {name for name in cli.VERBS if options.JSON not in cli.load(name).OPTIONS} == WITHOUT_JSON
 
@@ -117,7 +117,7 @@ def test_a_form_prints_data_on_stdout_and_fits_the_terminal(used: Bench, typist:
     piped = typist.type(used, *words, stdin=form.stdin, environ=more)
     assert piped.code == form.code, piped
     assert "\x1b" not in piped.out + piped.err
-    # A sweep says its name, because it may have chosen it.
+    # A sweep prints its name, because it may have chosen it.
     assert all(line.startswith(("dibs: ", "sweep s; ")) for line in piped.err.splitlines())
     if form.line is not None:
         assert not [line for line in piped.out.splitlines() if not re.fullmatch(form.line, line)], piped.out
@@ -141,7 +141,7 @@ def test_a_form_prints_data_on_stdout_and_fits_the_terminal(used: Bench, typist:
 
 
 def lost(bench: Bench) -> int:
-    """Return a job whose runner and command were killed, so that nobody knows how it ended."""
+    """Return a job whose runner and command were killed, so that its outcome is unknown."""
     job_id = bench.add(LONG, gpus=0)
     pid = bench.until(job_id, "started")["pid"]
     assert records.read_running(f"{bench.home}/jobs/{job_id}/1", 1) is not None
@@ -153,16 +153,16 @@ def lost(bench: Bench) -> int:
 
 
 def ctrl_c(bench: Bench, *words: str) -> int:
-    """Return the code of a command that was interrupted while it waited."""
+    """Return the exit code of a command that was interrupted while it waited."""
     with Terminal(bench, *words) as person:
-        # A job that waits is told of, and a bar is drawn.
+        # A waiting job is reported, and a bar is drawn.
         person.until("waiting" if words[0] == "run" else "finished")
         person.type(CTRL_C)
         return person.end()[0]
 
 
 def of_a_stranger(bench: Bench) -> int:
-    """Return the code of a lease for somebody else's process: for root a user's, for a user init."""
+    """Return the exit code of a lease for another user's process: for root a user's, for a user init."""
     if os.geteuid() != 0:
         return bench.cli("lease", "--pid", "1").returncode
     with subprocess.Popen(LONG, user=65534) as process:
@@ -172,7 +172,7 @@ def of_a_stranger(bench: Bench) -> int:
 
 
 def types(*words: str, **environ: str) -> Callable[[Bench], int]:
-    """Return what types these words, with variables in which {} is the folder of the bench."""
+    """Return a function that runs these arguments, with variables in which {} is the folder of the bench."""
 
     def typed(bench: Bench) -> int:
         more = {name: value.format(bench.folder) for name, value in environ.items()}
@@ -181,7 +181,7 @@ def types(*words: str, **environ: str) -> Callable[[Bench], int]:
     return typed
 
 
-#: A code, what to do for it, and why it comes.
+#: An exit code, what to do for it, and its reason.
 CODES: list[tuple[int, str, Callable[[Bench], int]]] = [
     (0, "it worked", types("add", "-g0", "true")),
     (0, "all are done", lambda bench: bench.cli("wait", str(bench.add("true", gpus=0))).returncode),
@@ -227,7 +227,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize(("code", "why", "do"), CODES, ids=lambda value: str(value) if isinstance(value, int) else "")
-def test_a_documented_exit_code(busy: Bench, code: int, why: str, do: Callable[[Bench], int]) -> None:
+def test_every_documented_exit_code_is_returned(busy: Bench, code: int, why: str, do: Callable[[Bench], int]) -> None:
     assert do(busy) == code, why
 
 

@@ -1,4 +1,4 @@
-"""`dibs why`, as typed, for every reason for which a job waits: what a colleague would say, and what would help."""
+"""`dibs why` on the command line, for every reason for which a job waits: the reason, and what would help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench import Bench
 from typist import Typist
 
 LONG = ("sleep", "1000")
-#: Said of a job behind one that may run for ever.
+#: Reported for a job behind one that may run for ever.
 UNKNOWN = (
     "When it starts is unknown: job 1 has no time limit and nothing like it has finished yet. "
     "A time limit (-t) would help."
@@ -29,12 +29,12 @@ MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 @dataclass(frozen=True)
 class Case:
-    """What is typed, the last of it being the job that waits; and the sentence about that job, as a pattern."""
+    """The commands, of which the last submits the waiting job; and the reason of that job, as a pattern."""
 
     typed: list[tuple[str, ...]]
     says: str
     environ: dict[str, str] = field(default_factory=dict)
-    #: Each job before it runs before the next line is typed, or waits.
+    #: Each earlier job runs before the next line is typed, or waits.
     running: tuple[int, ...] = (1,)
 
 
@@ -47,7 +47,7 @@ def exactly(text: str) -> str:
 
 
 def memory() -> tuple[str, str]:
-    """Return more than half of this machine's memory, and what is left of it, as they are typed."""
+    """Return more than half of this machine's memory, and the rest, as they are typed."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{total // 2**20 * 2 // 3}M", f"{total // 2**20}M"
 
@@ -190,7 +190,7 @@ def why(bench: Bench, typist: Typist, job: str) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_job_that_waits_is_told_why(new_bench: Callable[..., Bench], typist: Typist, name: str) -> None:
+def test_a_waiting_job_has_its_reason(new_bench: Callable[..., Bench], typist: Typist, name: str) -> None:
     case = CASES[name]
     bench = new_bench(**case.environ)
     job = ""
@@ -204,7 +204,7 @@ def test_a_job_that_waits_is_told_why(new_bench: Callable[..., Bench], typist: T
     assert re.fullmatch(rf"job {job}: {case.says}\n", told := why(bench, typist, job)), told
 
 
-def test_a_type_that_is_not_there_is_refused_and_a_type_that_is_gone_is_told(
+def test_an_unknown_gpu_type_is_refused_and_a_removed_one_is_the_reason(
     new_bench: Callable[..., Bench], typist: Typist
 ) -> None:
     bench = new_bench()
@@ -213,7 +213,7 @@ def test_a_type_that_is_not_there_is_refused_and_a_type_that_is_gone_is_told(
     assert refused.err == 'dibs: no GPU matches --gpu-type "h100". This machine has: Pretend GPU.\n'
     assert typist.type(bench, "add", "--hold", "--gpu-ids", "3", "true").out == "1\n"
     assert typist.type(bench, "add", "--hold", "-g", "4", "true").out == "2\n"
-    # A card was taken out.
+    # A card was removed.
     bench.stop()
     bench.environ["DIBS_DEVICES"] = "fake:2"
     typist.type(bench, "unhold", "1", "2")
@@ -226,7 +226,7 @@ def test_a_type_that_is_not_there_is_refused_and_a_type_that_is_gone_is_told(
     )
 
 
-#: Becomes another user once all is imported, for that user may not reach the interpreter.
+#: Becomes another user after all imports, for that user may not reach the interpreter.
 STRANGER = """
 import os, sys
 from dibs.leases import holders; from dibs.leases import device_lease as leases
@@ -239,7 +239,7 @@ sys.stdin.read()
 
 @contextmanager
 def stranger(folder: str) -> Iterator[None]:
-    """Have somebody else lease two GPUs."""
+    """Let another user lease two GPUs."""
     with subprocess.Popen(
         [sys.executable, "-c", STRANGER, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -250,7 +250,7 @@ def stranger(folder: str) -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_users_lease_is_told_with_its_owner(new_bench: Callable[..., Bench], typist: Typist) -> None:
+def test_a_lease_of_another_user_is_reported_with_its_owner(new_bench: Callable[..., Bench], typist: Typist) -> None:
     # Where every user may go, unlike the folder of a test.
     with tempfile.TemporaryDirectory(prefix="dibs-test-", dir="/tmp") as folder:
         os.chmod(folder, 0o1777)
@@ -276,7 +276,7 @@ def test_another_users_lease_is_told_with_its_owner(new_bench: Callable[..., Ben
         (("-g0", "-t", "0.01s", *LONG), "it ran out of time: .+"),
     ],
 )
-def test_a_job_that_does_not_wait_is_told_how_it_stands(
+def test_a_job_that_does_not_wait_has_its_state_explained(
     bench: Bench, typist: Typist, words: tuple[str, ...], says: str
 ) -> None:
     typist.type(bench, "add", *words)

@@ -1,4 +1,4 @@
-"""Every verb where the machine is in the way: no daemon to be had, a disk that cannot be written, nobody who reads.
+"""Every verb on a broken machine: no daemon, an unwritable disk, a closed output.
 
 One table of verbs for all of it. A verb that is not in the table is held to the common rules: one line at most, no
 traceback, and a code that says so.
@@ -18,7 +18,7 @@ import pytest
 from bench import PATIENCE_S, Bench, wait_for
 from dibs.cli import main as cli
 
-#: What to type after a verb so that it would do something on a queue with one finished job.
+#: The arguments with which a verb would do something on a queue with one finished job.
 WORDS: dict[str, tuple[str, ...]] = {
     "status": (), "add": ("-g0", "true"), "run": ("-g0", "true"), "show": ("1",), "why": ("1",), "log": ("1",),
     "follow": ("1",), "wait": (), "cancel": ("1",), "retry": ("--done", "1"), "hold": ("1",), "unhold": ("1",),
@@ -40,7 +40,7 @@ def typed(verb: str) -> tuple[str, ...]:
 
 
 def check_one_line(done: subprocess.CompletedProcess[str], verb: str, code: int) -> None:
-    """Check that the trouble was said as it should be: by one line and the code."""
+    """Check that the problem was reported by one line and the exit code."""
     assert "Traceback" not in done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) <= 1, done.stderr
@@ -55,15 +55,15 @@ def check_one_line(done: subprocess.CompletedProcess[str], verb: str, code: int)
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_a_daemon_that_cannot_start_is_5(bench: Bench, verb: str) -> None:
-    # Only the daemon, `lease` and `pipe` look into that folder.
+def test_a_daemon_that_cannot_start_is_exit_code_5(bench: Bench, verb: str) -> None:
+    # Only the daemon, `lease` and `pipe` use that folder.
     wrong = {} if verb in ("lease", "pipe") else {"DIBS_LEASE_DIR": "/no/such/folder"}
     check_one_line(bench.cli(*typed(verb), environ=wrong), verb, NO_DAEMON)
 
 
 @pytest.fixture
 def small_disk(bench: Bench) -> Iterator[Path]:
-    """Put the state folder on a file system of its own, of one megabyte."""
+    """Put the state folder on a separate file system of one megabyte."""
     bench.home.mkdir(mode=0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "dibs-test", bench.home], check=True)
     yield bench.home
@@ -73,7 +73,7 @@ def small_disk(bench: Bench) -> Iterator[Path]:
 
 @needs_root
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_a_full_state_folder_is_said(bench: Bench, small_disk: Path, verb: str) -> None:
+def test_a_full_state_folder_is_an_error(bench: Bench, small_disk: Path, verb: str) -> None:
     with open("/dev/zero", "rb") as zeros:
         subprocess.run(["dd", f"of={small_disk}/ballast", "bs=4k"], stdin=zeros, stderr=subprocess.DEVNULL, check=False)
     done = bench.cli(*typed(verb))
@@ -83,7 +83,7 @@ def test_a_full_state_folder_is_said(bench: Bench, small_disk: Path, verb: str) 
 
 @needs_root
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_a_read_only_state_folder_is_said(bench: Bench, small_disk: Path, verb: str) -> None:
+def test_a_read_only_state_folder_is_an_error(bench: Bench, small_disk: Path, verb: str) -> None:
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     done = bench.cli(*typed(verb))
     check_one_line(done, verb, NO_DAEMON)
@@ -100,7 +100,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_nobody_who_reads_ends_us_quietly(used: Bench, verb: str) -> None:
+def test_a_closed_pipe_at_stdout_ends_a_verb_quietly(used: Bench, verb: str) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -115,7 +115,7 @@ def test_nobody_who_reads_ends_us_quietly(used: Bench, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_a_closed_stdout_changes_nothing_but_what_is_seen(used: Bench, verb: str) -> None:
+def test_a_closed_stdout_changes_nothing_but_the_output(used: Bench, verb: str) -> None:
     if verb == "lease":
         # Its command has a closed stdout too, and may say so.
         words: tuple[str, ...] = ("lease", "true")
@@ -135,7 +135,7 @@ def test_a_closed_stdout_changes_nothing_but_what_is_seen(used: Bench, verb: str
 
 @pytest.mark.parametrize("kind", ["dead socket", "plain file"])
 @pytest.mark.parametrize("verb", ["status", "add", "run", "wait", "gpus"])
-def test_what_a_dead_daemon_left_is_no_trouble(bench: Bench, verb: str, kind: str) -> None:
+def test_the_socket_of_a_dead_daemon_is_no_problem(bench: Bench, verb: str, kind: str) -> None:
     bench.home.mkdir(mode=0o700)
     left = bench.home / "dibs.sock"
     if kind == "plain file":
@@ -149,7 +149,7 @@ def test_what_a_dead_daemon_left_is_no_trouble(bench: Bench, verb: str, kind: st
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_a_state_folder_that_is_a_file_is_said(bench: Bench, verb: str) -> None:
+def test_a_state_folder_that_is_a_file_is_an_error(bench: Bench, verb: str) -> None:
     bench.home.write_text("")
     done = bench.cli(*typed(verb))
     bench.home.unlink()
@@ -158,8 +158,8 @@ def test_a_state_folder_that_is_a_file_is_said(bench: Bench, verb: str) -> None:
 
 @needs_root
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_no_home_at_all_is_said(bench: Bench, verb: str) -> None:
-    """A user without an entry in the system's list and without HOME, as in many containers."""
+def test_a_missing_home_is_an_error(bench: Bench, verb: str) -> None:
+    """A user without an entry in the user database and without HOME, as in many containers."""
     kept = {name: value for name, value in bench.environ.items() if name not in ("HOME", "DIBS_HOME", "USER")}
     done = subprocess.run(
         ["setpriv", "--reuid", "54321", sys.executable, "-m", "dibs", *typed(verb)],
@@ -174,7 +174,7 @@ def test_no_home_at_all_is_said(bench: Bench, verb: str) -> None:
         )
 
 
-def test_without_home_the_systems_list_says_where(bench: Bench) -> None:
+def test_without_home_the_user_database_is_used(bench: Bench) -> None:
     kept = {name: value for name, value in bench.environ.items() if name != "HOME"}
     done = subprocess.run(
         [sys.executable, "-m", "dibs", "status"],

@@ -1,4 +1,4 @@
-"""Settings, state folders and stores that cannot be used: one line with the way out, and nothing is touched.
+"""Settings, state folders and databases that cannot be used: one line with the solution, and nothing is changed.
 
 What happens when the machine fails later, under each verb, is in `test_cli_troubles`.
 """
@@ -27,7 +27,7 @@ ADD = ("add", "-g0", "true")
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A queue with a finished job, and a daemon that runs."""
+    """A queue with a finished job, and a running daemon."""
     bench = Bench(tmp_path_factory.mktemp("used"))
     bench.until(bench.add("true", gpus=0))
     yield bench
@@ -36,7 +36,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 # -- settings --
 
-#: The text of a file of settings, and what is said about it; None: there is a folder in its place.
+#: The text of a settings file, and the error about it; None: there is a folder in its place.
 FILES: list[tuple[bytes | None, str]] = [
     (b"grace\n", "config.toml, line 1: expected TOML"),
     (b"# hi\ncolour = 1\n", 'config.toml, line 2: there is no setting "colour".'),
@@ -45,7 +45,7 @@ FILES: list[tuple[bytes | None, str]] = [
     (b"cpu_slots = 'many'\n", "cpu_slots: expected a whole number"),
     (None, "config.toml: expected a file that you can read, got: Is a directory."),
 ]
-#: A variable that cannot be, and what is said about it.
+#: An invalid variable, and the error about it.
 VARIABLES = [
     ("DIBS_CONFIG", "/no/such/file", "DIBS_CONFIG expected a file, but /no/such/file does not exist."),
     ("DIBS_GRACE", "30", 'DIBS_GRACE: expected a time such as 90m, 2h or 1d12h, got "30": write 30m or 30s'),
@@ -57,9 +57,9 @@ VARIABLES = [
 
 
 def check_settings(used: Bench, new: Bench, typist: Typist, environ: dict[str, str | None], text: str) -> None:
-    """Check that wrong settings are refused where they matter, with and without a daemon."""
+    """Check that invalid settings are refused where they matter, with and without a daemon."""
     before = content(used)
-    # With a daemon: by who reads them here. Without one: by the daemon too, which cannot start.
+    # With a daemon: by the verbs that read them here. Without one: by the daemon too, which cannot start.
     for words in (ADD, ("cancel", "1"), ("lease", "true"), ("pipe",), ("config",)):
         check_refused(typist.type(used, *words, environ=environ), 2, text)
     assert content(used) == before
@@ -70,18 +70,24 @@ def check_settings(used: Bench, new: Bench, typist: Typist, environ: dict[str, s
 
 
 @pytest.mark.parametrize(("written", "text"), FILES, ids=lambda value: str(value)[:20])
-def test_a_broken_file_of_settings(used: Bench, bench: Bench, typist: Typist, written: bytes | None, text: str) -> None:
+def test_a_broken_settings_file_is_refused(
+    used: Bench, bench: Bench, typist: Typist, written: bytes | None, text: str
+) -> None:
     file = bench.folder / "config.toml"
     file.mkdir() if written is None else file.write_bytes(written)
     check_settings(used, bench, typist, {"DIBS_CONFIG": str(file)}, text)
 
 
 @pytest.mark.parametrize(("name", "value", "text"), VARIABLES)
-def test_a_setting_that_cannot_be(used: Bench, bench: Bench, typist: Typist, name: str, value: str, text: str) -> None:
+def test_an_invalid_setting_is_refused(
+    used: Bench, bench: Bench, typist: Typist, name: str, value: str, text: str
+) -> None:
     check_settings(used, bench, typist, {name: value}, text)
 
 
-def test_devices_that_are_none_and_devices_of_another_daemon(used: Bench, bench: Bench, typist: Typist) -> None:
+def test_an_invalid_devices_setting_is_refused_with_and_without_a_daemon(
+    used: Bench, bench: Bench, typist: Typist
+) -> None:
     wrong: dict[str, str | None] = {"DIBS_DEVICES": "banana"}
     before = content(used)
     for words in (ADD, ("status",), ("gpus",), ("cancel", "1")):
@@ -133,7 +139,7 @@ HOMES = [
 
 
 @pytest.mark.parametrize(("make", "text"), HOMES)
-def test_a_state_folder_that_cannot_be(
+def test_an_unusable_state_folder_is_refused(
     bench: Bench, typist: Typist, make: Callable[[Bench], dict[str, str]], text: str
 ) -> None:
     environ: dict[str, str | None] = {**make(bench)}
@@ -147,8 +153,8 @@ def test_a_state_folder_that_cannot_be(
 
 
 @needs_root
-def test_a_state_folder_on_the_network_is_refused_with_a_way_out(bench: Bench) -> None:
-    """The table of mounts is a fixture, put over the real one for this process alone."""
+def test_a_state_folder_on_the_network_is_refused_with_a_solution(bench: Bench) -> None:
+    """The mount table is a fixture, bind-mounted over the real one for this process alone."""
     home = bench.folder / "network" / "home"
     mounts = bench.folder / "mountinfo"
     mounts.write_text(
@@ -167,11 +173,11 @@ def test_a_state_folder_on_the_network_is_refused_with_a_way_out(bench: Bench) -
     assert not home.parent.exists()
 
 
-# -- the store --
+# -- the database --
 
 
 def altered(sql: str) -> Callable[[Path], None]:
-    """Return what makes a store, and changes it behind our back."""
+    """Return a function that makes a database and changes it without the store."""
 
     def make(path: Path) -> None:
         store = sqlite3.connect(path)
@@ -189,7 +195,7 @@ STORES: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "text"), STORES, ids=["newer", "another program's", "garbage"])
-def test_a_store_that_is_not_ours_to_change(
+def test_an_unusable_database_is_refused_and_unchanged(
     bench: Bench, typist: Typist, make: Callable[[Path], object], text: str
 ) -> None:
     bench.start()
@@ -209,17 +215,17 @@ def test_a_store_that_is_not_ours_to_change(
     store.unlink()
 
 
-def test_a_folder_in_the_place_of_the_store_is_said(bench: Bench, typist: Typist) -> None:
+def test_a_folder_in_place_of_the_database_is_an_error(bench: Bench, typist: Typist) -> None:
     (bench.home / "dibs.db").mkdir(parents=True)
     bench.home.chmod(0o700)
     check_refused(typist.type(bench, "status"), NO_DAEMON, "does somebody else use the file? Its log is ")
     (bench.home / "dibs.db").rmdir()
 
 
-# -- daemons that are not there --
+# -- dead daemons --
 
 
-def test_a_daemon_that_was_killed_is_started_again_and_all_is_there(bench: Bench, typist: Typist) -> None:
+def test_a_killed_daemon_is_restarted_with_all_its_jobs(bench: Bench, typist: Typist) -> None:
     bench.add("true", hold=True)
     before = content(bench)["jobs"]
     bench.kill()
@@ -228,7 +234,7 @@ def test_a_daemon_that_was_killed_is_started_again_and_all_is_there(bench: Bench
 
 
 def hang_up(listening: socket.socket) -> None:
-    """Hang up on everybody who calls, until there is nobody to listen."""
+    """Close every connection at once, until nobody listens."""
     while True:
         try:
             listening.accept()[0].close()
@@ -236,8 +242,8 @@ def hang_up(listening: socket.socket) -> None:
             return
 
 
-def test_a_daemon_that_does_not_answer_is_said(bench: Bench, typist: Typist) -> None:
-    """Somebody listens, and hangs up at once."""
+def test_a_daemon_that_does_not_answer_is_an_error(bench: Bench, typist: Typist) -> None:
+    """A process listens, and closes each connection at once."""
     bench.home.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(bench.home / "dibs.sock"))

@@ -1,4 +1,4 @@
-"""What may be typed wrong before a queue with jobs in it: one line that says what to do, the right code, no change.
+"""Mistakes on the command line with a queue of jobs: one line that says what to do, the right code, no change.
 
 Here are the mistakes that a daemon is asked about, or might be; those that are found without one are in
 `test_cli_parsing`. The whole store is compared before and after.
@@ -20,7 +20,7 @@ from keyboard import Typed, Typist
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A queue with a finished job and one that is held, and files to stumble over."""
+    """A queue with a finished job and a held one, and files for mistakes."""
     bench = Bench(tmp_path_factory.mktemp("wrong"))
     for name, text in FILES.items():
         (bench.folder / name).write_bytes(text)
@@ -47,7 +47,7 @@ FILES = {
 
 
 def content(bench: Bench) -> dict[str, object]:
-    """Return all that a queue keeps: every row of every table, the folders of jobs, leases and drains."""
+    """Return everything a queue stores: every row of every table, the folders of jobs, leases and drains."""
     store = sqlite3.connect(f"file:{bench.home}/dibs.db?mode=ro", uri=True)
     try:
         tables = [name for (name,) in store.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
@@ -55,13 +55,13 @@ def content(bench: Bench) -> dict[str, object]:
     finally:
         store.close()
     files = sorted(str(path) for path in Path(bench.home, "jobs").rglob("*"))
-    # When somebody was last served is written down for each lease, also for one that failed afterwards.
+    # When a user was last served is recorded for each lease, also for one that failed afterwards.
     leases = sorted(name for name in os.listdir(bench.leases) if not name.startswith(".dibs-served-"))
     return rows | {"files": files, "leases": leases}
 
 
 def check_refused(typed: Typed, code: int, text: str) -> None:
-    """Check that a mistake was answered by the code and one line that can be read."""
+    """Check that a mistake was answered by the exit code and one readable line."""
     assert (typed.code, typed.out) == (code, ""), typed
     assert typed.err.startswith("dibs: "), typed
     assert typed.err.count("\n") == 1, typed
@@ -71,7 +71,7 @@ def check_refused(typed: Typed, code: int, text: str) -> None:
     assert "this is a bug" not in typed.err
 
 
-#: Words, exit code, and what the line must say.
+#: Arguments, exit code, and what the line must contain.
 WRONG: list[tuple[list[str], int, str]] = [
     # -- verbs --
     (["stauts"], 2, 'there is no verb "stauts". Did you mean status?'),
@@ -138,7 +138,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["add", "cd", "x"], 2, "built into the shell"),
     (["add", "ll"], 2, "command not found: ll (shell aliases and functions are unknown here)"),
     (["lease", "no-such-program"], 127, 'command not found: no-such-program.'),
-    # -- of one job, where there are two; of two, where there is one --
+    # -- one job where there are two; two where there is one --
     (["log", "all"], 2, "log expected one job, got 2: 1, 2."),
     (["follow", "all"], 2, "follow expected one job, got 2: 1, 2."),
     (["move", "all", "first"], 2, "move expected one job, got 2: 1, 2."),
@@ -178,7 +178,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["daemon", "status", "--drain"], 2, "daemon status has no option --drain."),
     (["daemon", "stop", "--print"], 2, "daemon stop has no option --print."),
     (["daemon", "drain"], 2, "daemon expected start, stop, restart, status, install or uninstall"),
-    # -- what waits for others, for its time, for its batch --
+    # -- dependencies, begin times, batches --
     (["add", "-a", "99", "true"], 3, "there is no job 99"),
     (["add", "--after-any", "name:nothing", "true"], 3, "no job matches"),
     (["add", "--after-end", "failed", "true"], 3, "no job matches"),
@@ -247,7 +247,7 @@ WRONG: list[tuple[list[str], int, str]] = [
 @pytest.mark.parametrize(
     ("words", "code", "text"), WRONG, ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else ""
 )
-def test_a_mistake_is_one_line_and_changes_nothing(
+def test_a_mistake_is_a_one_line_error_and_changes_nothing(
     used: Bench, typist: Typist, words: list[str], code: int, text: str
 ) -> None:
     before = content(used)
@@ -256,7 +256,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
 
 
 @pytest.mark.parametrize("name", WITH_SELECTORS)
-def test_a_selector_that_means_nothing_is_said_by_every_verb(used: Bench, typist: Typist, name: str) -> None:
+def test_an_invalid_selector_is_refused_by_every_verb(used: Bench, typist: Typist, name: str) -> None:
     verb, before = WITH_SELECTORS[name], content(used)
     for word, code, text in [
         ("99", 3, "there is no job 99 (the newest is 2)."),
@@ -273,7 +273,7 @@ def test_a_selector_that_means_nothing_is_said_by_every_verb(used: Bench, typist
 # -- strange texts --
 
 STRANGE = {"bytes that are no UTF-8": os.fsdecode(b"\xff"), "a NUL": "a\0b", "200 KiB": "x" * 200 * 1024}
-#: Where a text may stand; X is the text.
+#: Where a text may be; X is the text.
 ANYWHERE = [
     "X", "-X", "status --X",
     "add X", "add echo X", "add -n X true", "add -P X true", "add --tag X true", "add -e A=X true", "add -e X=1 true",
@@ -294,18 +294,18 @@ ANYWHERE = [
 
 @pytest.mark.parametrize("kind", STRANGE)
 @pytest.mark.parametrize("line", ANYWHERE)
-def test_a_strange_text_is_refused_wherever_it_stands(used: Bench, typist: Typist, line: str, kind: str) -> None:
+def test_a_strange_text_is_refused_in_every_argument(used: Bench, typist: Typist, line: str, kind: str) -> None:
     before = content(used)
     words = [word.replace("X", STRANGE[kind]) for word in line.split()]
     typed = typist.type(used, *words, environ={"DIBS_REPORT": str(used.folder / "report")})
-    # 127: no program has such a name; 69: no GPU; 3: no such thing.
+    # 127: no such program; 69: no such GPU; 3: not found.
     assert typed.code in (2, 3, 69, 127), typed
     check_refused(typed, typed.code, "")
     assert content(used) == before
 
 
 @pytest.mark.parametrize("line", ["add -n X true", "show name:X", "cancel X", "gpus drain X", "add echo X"])
-def test_bytes_that_are_no_utf8_are_refused_by_the_script_too(used: Bench, line: str) -> None:
+def test_bytes_that_are_not_utf8_are_refused_by_the_script_too(used: Bench, line: str) -> None:
     """Through a real argument list, and the fast path."""
     before = content(used)
     done = used.cli(*(word.replace("X", STRANGE["bytes that are no UTF-8"]) for word in line.split()))
@@ -313,5 +313,5 @@ def test_bytes_that_are_no_utf8_are_refused_by_the_script_too(used: Bench, line:
     assert content(used) == before
 
 
-def test_there_are_more_than_eighty_of_them() -> None:
+def test_there_are_more_than_eighty_mistakes() -> None:
     assert len(WRONG) > 80
