@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a whole dibs of its own, real processes, no patching."""
+"""Fixtures for all tests: a complete dibs for each, real processes, no patching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from desk import Desk
 from fakes.nvml import world
 from keyboard import Typist
 
-# No test may depend on how fast the machine is just now.
+# No test may depend on the current speed of the machine.
 hypothesis.settings.register_profile("dibs", deadline=None)
 hypothesis.settings.load_profile("dibs")
 
@@ -32,7 +32,7 @@ os.umask(0o022)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Let a test run a loop of its own in a worker in which a browser is open, whose loop counts as running for ever.
+    """Let a test run an event loop in a worker with an open browser, whose loop counts as running for ever.
 
     Tests of the page may come before any other in a worker. While they run, their loop is left as it is.
     """
@@ -49,7 +49,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A queue of its own on four pretend GPUs; whatever it started is ended afterwards."""
+    """A separate queue on four pretend GPUs; everything it started is ended afterwards."""
     own = Bench(tmp_path)
     yield own
     own.close()
@@ -57,13 +57,13 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def started(bench: Bench) -> None:
-    """See to it that a daemon runs, for modules whose command lines would each have to start one."""
+    """Make sure that a daemon runs, for modules whose command lines would each have to start one."""
     bench.start()
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A queue of its own in which nothing runs, with four pretend GPUs."""
+    """A separate queue in which nothing runs, with four pretend GPUs."""
     own = Desk(tmp_path, build.inventory(4))
     with contextlib.closing(own.store):
         yield own
@@ -71,19 +71,19 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pretend NVIDIA library, built once."""
+    """The fake NVIDIA library, built once."""
     return world.build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
 def nvml(library: Path, tmp_path: Path) -> world.World:
-    """A pretend NVIDIA driver of its own, which tells what a test says."""
+    """A separate fake NVIDIA driver, which reports what a test says."""
     return world.World(library, tmp_path / "state.txt")
 
 
 @pytest.fixture
 def stranger() -> Iterator[int]:
-    """The pid of somebody who did not ask dibs; with a lease it would be anybody's."""
+    """The pid of a process that holds no lease; with a lease it could be anybody's."""
     with subprocess.Popen(["sleep", "1000"]) as process:
         yield process.pid
         process.kill()
@@ -91,13 +91,13 @@ def stranger() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def typist() -> Typist:
-    """Somebody who types hundreds of command lines quickly."""
+    """A helper that runs hundreds of command lines quickly."""
     return Typist()
 
 
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One queue for all tests of a module, to which the environment of this process leads."""
+    """One queue for all tests of a module, used by the environment of this process."""
     own = Bench(tmp_path_factory.mktemp("queue"))
     own.start()
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""`scripts/demo`: the day it tells makes sense, and a real queue shows it."""
+"""`scripts/demo`: its generated day is consistent, and a real queue shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pretend import __main__ as demo
 from pretend import cards, crowd, day, machine, training
 
 
-def test_the_same_seed_tells_the_same_day() -> None:
+def test_the_same_seed_gives_the_same_day() -> None:
     assert day.make(3) == day.make(3) != day.make(4)
 
 
@@ -37,26 +37,26 @@ def test_names_are_used_once() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_day_has_every_kind_of_trouble() -> None:
+def test_the_day_has_every_kind_of_problem() -> None:
     ends = {work.end for work in day.make().past}
     assert ends == {"done", "oom", "nan", "data", "timeout", "cancelled"}
 
 
-def test_a_training_learns() -> None:
+def test_the_loss_of_a_training_decreases() -> None:
     epochs = list(training.epochs(training.parse(["--lr", "7e-4"])))
     assert epochs[0].numbers["loss"] > 3 * epochs[-1].numbers["loss"]
     assert epochs[0].numbers["acc"] < epochs[-1].numbers["acc"] < 0.95
     assert training.best(training.parse(["--lr", "7e-4"])) > training.best(training.parse(["--lr", "3e-2"])) + 0.03
 
 
-def test_the_driver_tells_of_the_jobs_that_run() -> None:
+def test_the_driver_reports_the_running_jobs() -> None:
     lines = list(machine.lines([{"name": "asr-1", "gpu_indices": [2], "pid": 77}], stranger=88, minute=5.0))
     assert [line.split()[2] for line in lines if line.startswith("proc 2")] == ["pid=77"]
     assert [line.split()[2] for line in lines if line.startswith(f"proc {day.FOREIGN}")] == ["pid=88"]
     assert sum(line.startswith("gpu") for line in lines) == day.GPUS
 
 
-def test_a_crowd_is_counted_like_any_jobs(tmp_path: Path) -> None:
+def test_a_large_number_of_jobs_is_counted_correctly(tmp_path: Path) -> None:
     crowd.write(tmp_path, 400, 1_794_744_000_000, "/")
     store = Store.open(tmp_path / "dibs.db")
     try:
@@ -69,7 +69,7 @@ def test_a_crowd_is_counted_like_any_jobs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where a demo may live; whatever it left running is ended."""
+    """A folder for a demo; everything left running is ended."""
     yield tmp_path / "demo"
     end(processes.marked([f"{demo.MARK}={tmp_path}/demo".encode()]))
 
@@ -96,7 +96,7 @@ def test_a_demo_starts_shows_its_day_and_ends(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_two_demos_do_not_share_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_demos_cannot_share_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder.mkdir()
     (folder / "alive").touch()
     assert demo.main(["--folder", str(folder)]) == 1

@@ -1,4 +1,4 @@
-"""The documents are true: what they name exists, what exists is named, and pages from tables are up to date."""
+"""The documents are correct: what they name exists, what exists is named, and generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def page_id(path: Path) -> str:
-    """Return how a test names a page."""
+    """Return the name of a page in test ids."""
     return str(path.relative_to(ROOT))
 
 
@@ -52,7 +52,7 @@ def pages_from_tables() -> ModuleType:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
-def test_links_between_pages_lead_somewhere(path: Path) -> None:
+def test_links_between_pages_are_valid(path: Path) -> None:
     broken = [target for target in LINK.findall(without_code(path.read_text())) if not _leads_somewhere(path, target)]
     assert not broken
 
@@ -73,7 +73,7 @@ def _anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["lifecycle", "settings", "verbs", "topics", "errors", "man", "client-types", "page-types"]
 )
-def test_pages_from_tables_are_up_to_date(name: str) -> None:
+def test_generated_pages_are_up_to_date(name: str) -> None:
     path, page = pages_from_tables().PAGES[name]
     assert path.read_text() == page(), "run scripts/write-docs"
 
@@ -102,7 +102,7 @@ def test_every_kind_of_error_is_documented(error: str) -> None:
     assert f"| `{error}` | {errors.KINDS[error].exit_code} |" in (DOCS / "errors.md").read_text()
 
 
-def test_the_picture_of_the_lifecycle_has_every_transition() -> None:
+def test_the_lifecycle_diagram_has_every_transition() -> None:
     page = (DOCS / "lifecycle.md").read_text()
     for (before, event), after in lifecycle.TRANSITIONS.items():
         assert re.search(rf"{before.value} --> {after.value}: .*\b{event.__name__}\b", page)
@@ -128,14 +128,14 @@ def test_architecture_names_every_module() -> None:
     assert not missing
 
 
-def test_architecture_fits_on_a_few_screens() -> None:
+def test_architecture_stays_short() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/page.md"])
-def test_every_file_that_a_guide_names_exists(page: str) -> None:
+def test_every_file_named_in_a_guide_exists(page: str) -> None:
     named = re.findall(r"`((?:src|tests|scripts|docs)/[\w./-]+)`", (ROOT / page).read_text())
-    # NAME, PACKAGE and MODULE stand for what the reader puts there.
+    # NAME, PACKAGE and MODULE are placeholders for the reader.
     real = [path for path in named if not re.search("NAME|PACKAGE|MODULE", path)]
     assert [path for path in real if not (ROOT / path).exists()] == []
 
@@ -147,13 +147,13 @@ def test_both_distributions_have_the_same_version() -> None:
     assert f"dibs=={__version__}" in compat["dependencies"]
 
 
-def test_the_changelog_knows_this_version() -> None:
+def test_the_changelog_has_this_version() -> None:
     assert f"\n## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=page_id)
 def test_scripts_are_plain_sh(path: Path) -> None:
-    """They run where there is no bash, and say in their head what they do."""
+    """They run without bash, and their head says what they do."""
     lines = path.read_text().splitlines()
     assert lines[0] == "#!/bin/sh"
     assert lines[1].startswith("# ")
@@ -161,25 +161,25 @@ def test_scripts_are_plain_sh(path: Path) -> None:
     subprocess.run(["/bin/sh", "-n", path], check=True)
 
 
-def test_ci_runs_all_tests_with_nothing_left_out() -> None:
+def test_ci_runs_all_tests() -> None:
     run = ROOT / ".ci" / "run"
     assert os.access(run, os.X_OK)
     assert "exec scripts/test" in run.read_text()
     assert 'CI="${CI:-true}"' in run.read_text()
 
 
-#: Paths that exist on one machine only: where a project happened to lie, or somebody's home.
+#: Paths that exist on one machine only: where a project happened to be, or somebody's home.
 SOMEBODYS_PATHS = re.compile("|".join(("/wo" + "rk/", "/ro" + r"ot/(?!\.\.\.)", "/ho" + r"me/[a-z]")))
 
 
 @pytest.mark.parametrize("path", [*PAGES, *SCRIPTS, ROOT / "pyproject.toml"], ids=page_id)
-def test_nothing_names_a_path_of_somebodys_machine(path: Path) -> None:
+def test_no_file_names_a_path_of_a_particular_machine(path: Path) -> None:
     found = [line for line in path.read_text().splitlines() if SOMEBODYS_PATHS.search(line)]
     assert not found
 
 
 @pytest.mark.parametrize("option", [each for each in jobs.SUBMIT_OPTIONS if each not in keywords.SHELL_ONLY])
 def test_every_option_has_a_typed_keyword(option: options.Option[object]) -> None:
-    """What is said of a job on the command line can be said in Python; what changes the result is in the overloads."""
+    """Every option of a job has a keyword in Python; those that change the result are in the overloads."""
     special = {job_options.ARRAY, job_options.REPEAT, job_options.DRY_RUN}
     assert option in special or keywords.name(option) in get_type_hints(keywords.Options)

@@ -1,4 +1,4 @@
-"""Every command of the documents is typed, in order, and does what the page says; what is not typed is listed here."""
+"""Every command of the documents is executed, in order, and does what the page says; exceptions are listed here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 #: Blocks that are only shown: drawings, parts of files, and the man pages of `control.md`.
 SHOWN = ("text", "mermaid", "toml", "yaml", "python", "bash")
-#: Every block of commands that is not run, with the reason that its fence gives. Nothing is left out by accident.
+#: Every block of commands that is not run, with the reason given in its fence. Nothing is left out by accident.
 NOT_RUN = {
     "README.md": {"installs": 1},
     "docs/admin.md": {"as root": 3},
@@ -45,24 +45,24 @@ INLINE = re.compile(r"(?<!`)`([^`\n]*\bdibs [^`\n]*)`(?!`)")
 
 
 def page_id(path: Path) -> str:
-    """Return how a test names a page."""
+    """Return the name of a page in test ids."""
     return str(path.relative_to(ROOT))
 
 
 def is_typed(page: Path) -> bool:
-    """Tell whether a page has commands that are run."""
+    """Return whether a page has commands that are run."""
     return any(block.is_typed for block in blocks.of(page))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if is_typed(page)], ids=page_id)
 def test_the_commands_of_a_page_do_what_it_says(page: Path) -> None:
-    """Where it fails and the page is wrong: scripts/type-docs writes what is really shown."""
+    """If it fails and the page is wrong: scripts/type-docs writes the real output."""
     troubles = [trouble for _, _, found in typist.read(page) for trouble in found]
     assert not troubles, "\n\n".join(troubles)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_no_command_hides_in_a_block_that_is_only_shown(page: Path) -> None:
+def test_no_command_is_in_a_block_that_is_only_shown(page: Path) -> None:
     for block in blocks.of(page):
         if block.language in (*blocks.TYPED, "comment"):
             continue
@@ -71,7 +71,7 @@ def test_no_command_hides_in_a_block_that_is_only_shown(page: Path) -> None:
             assert not re.search(r"^(\$ |dibs )", block.text, re.MULTILINE), f"line {block.line}: nobody types this"
 
 
-def test_what_is_not_run_is_known() -> None:
+def test_every_block_that_is_not_run_is_listed() -> None:
     found: dict[str, dict[str, int]] = {}
     for page in PAGES:
         if reasons := Counter(block.norun for block in blocks.of(page) if block.norun):
@@ -80,8 +80,8 @@ def test_what_is_not_run_is_known() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_every_command_in_a_sentence_or_a_table_can_be_typed(page: Path) -> None:
-    """Its verb and its options exist, and take such values."""
+def test_every_command_in_a_sentence_or_a_table_is_valid(page: Path) -> None:
+    """Its verb and its options exist and accept such values."""
     wrong = [f"{words}: {error}" for words in commands(page) for error in refusal(words)]
     assert not wrong
 
@@ -95,7 +95,7 @@ def test_every_command_in_a_sentence_or_a_table_can_be_typed(page: Path) -> None
         ("DIBS_PORT=29500\n", "DIBS_PORT=51343\n"),
     ],
 )
-def test_what_varies_is_no_difference(expected: str, seen: str) -> None:
+def test_variable_parts_of_an_output_are_ignored(expected: str, seen: str) -> None:
     assert blocks.is_as_expected(expected, seen)
 
 
@@ -103,7 +103,7 @@ def test_what_varies_is_no_difference(expected: str, seen: str) -> None:
     ("expected", "seen"),
     [("job 1\n", "job 2\n"), ("", "dibs: no\n"), ("first\n...\nlast\n", "first\nsecond\n"), ("x 4G\n", "x 5G\n")],
 )
-def test_everything_else_is_one(expected: str, seen: str) -> None:
+def test_any_other_difference_is_found(expected: str, seen: str) -> None:
     assert not blocks.is_as_expected(expected, seen)
 
 
@@ -133,7 +133,7 @@ exit 1
 """
 
 
-def test_a_page_that_is_wrong_is_found_out(tmp_path: Path) -> None:
+def test_a_wrong_page_is_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     troubles = [trouble for _, _, found in typist.read(page) for trouble in found]
@@ -147,7 +147,7 @@ def test_a_page_that_is_wrong_is_found_out(tmp_path: Path) -> None:
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """Yield the words after `dibs` of every command that stands between backquotes in a page."""
+    """Yield the arguments of every `dibs` command between backquotes in a page."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for span in INLINE.findall(text):
         lexer = shlex.shlex(span.replace("\\|", "|"), posix=True, punctuation_chars=True)
@@ -167,7 +167,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def refusal(words: list[str]) -> list[str]:
-    """Return why the command line would refuse these words, if it would."""
+    """Return why the command line would refuse these arguments, if it would."""
     try:
         front, name, rest = cli.split(words)
         verb = cli.load(name)

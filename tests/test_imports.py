@@ -24,7 +24,7 @@ class Rule(NamedTuple):
 
     is_pure: bool = False
     is_lean: bool = False
-    #: What it may load that is neither ours nor in the standard library.
+    #: What it may load outside of our packages and the standard library.
     third_party: frozenset[str] = frozenset()
 
 
@@ -62,7 +62,7 @@ EXCEPTIONS = {
 }
 
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`
-#: is one as long as it is given a seed.
+#: is one as long as it gets a seed.
 PURE = frozenset(
     {"__future__", "collections", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "typing"}
     | {"functools", "itertools", "math", "re", "shlex", "string", "array", "ast", "bisect", "contextlib", "fractions"}
@@ -81,7 +81,7 @@ class Import(NamedTuple):
 
     name: str
     line: int
-    #: At the top of the module and not for the type checker alone: paid for by everybody who imports the module.
+    #: At the top of the module and not only for the type checker: paid for by every importer.
     is_paid: bool
 
 
@@ -130,7 +130,7 @@ def package(name: str) -> str:
 
 
 def own(found: Import) -> str | None:
-    """Return the module of ours that an import means (`engines.local`); None if it is not ours."""
+    """Return our module that an import means (`engines.local`); None if it is not ours."""
     head, _, rest = found.name.partition(".")
     if head != "dibs":
         return None
@@ -154,7 +154,7 @@ def test_the_table_names_only_packages_that_exist() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_every_module_lies_in_a_package_of_the_table(name: str) -> None:
+def test_every_module_is_in_a_package_of_the_table(name: str) -> None:
     assert package(name) == "" if "." not in name and name not in PACKAGES else package(name) in ORDER
 
 
@@ -176,20 +176,20 @@ def _points_down(name: str, target: str) -> bool:
 
 
 @pytest.mark.parametrize("path", COMPAT_FILES, ids=lambda path: str(path.relative_to(COMPAT_SOURCE)))
-def test_compat_imports_only_what_it_is_offered(path: Path) -> None:
+def test_compat_imports_only_what_is_listed(path: Path) -> None:
     targets = {target for found in imports(path) if (target := own(found)) is not None}
     assert {target for target in targets if target not in COMPAT and package(target) not in COMPAT} == set()
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_modules_import_nothing_that_touches_the_world(name: str) -> None:
+def test_pure_modules_import_nothing_with_side_effects(name: str) -> None:
     wrong = [found for found in imports(MODULES[name]) if own(found) is None and _top(found) not in PURE]
     assert not wrong, f"expected only pure modules: {sorted(PURE)}"
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_modules_ask_no_clock(name: str) -> None:
-    """`datetime` may be used to write and read moments, never to ask for the present one."""
+def test_pure_modules_read_no_clock(name: str) -> None:
+    """`datetime` may be used to write and parse times, never to read the current one."""
     calls = [node for node in ast.walk(ast.parse(MODULES[name].read_text())) if isinstance(node, ast.Call)]
     asked = [call.lineno for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in CLOCKS]
     assert not asked, f"lines {asked} ask a clock; take the time as an argument"
@@ -199,7 +199,7 @@ CLOCKS = ("now", "utcnow", "today")
 
 
 @pytest.mark.parametrize("name", LEAN)
-def test_lean_modules_load_only_what_costs_nothing(name: str) -> None:
+def test_lean_modules_import_only_cheap_modules(name: str) -> None:
     paid = [found for found in imports(MODULES[name]) if found.is_paid]
     expensive = [found for found in paid if own(found) is None and _top(found) not in CHEAP]
     not_lean = [found for found in paid if (target := own(found)) is not None and target not in LEAN]
@@ -207,8 +207,8 @@ def test_lean_modules_load_only_what_costs_nothing(name: str) -> None:
     assert not not_lean, "a lean module loads only lean ones"
 
 
-def test_a_bare_interpreter_runs_the_runner_without_dear_modules() -> None:
-    """What the statements say is also what happens: `typing`, `enum`, `re` and the like never get in."""
+def test_the_runner_loads_no_expensive_module_in_a_bare_interpreter() -> None:
+    """The statements match reality: `typing`, `enum`, `re` and the like are never loaded."""
     program = (
         "import os, sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
         "import dibs.runner.main, dibs.runner.launcher, dibs.leases.device_lease, dibs.leases.tickets\n"
@@ -231,22 +231,22 @@ def test_third_party_packages_are_loaded_where_the_table_says(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["dibs", "dibs.client.connection", "dibs.python_api.executor"])
-def test_importing_it_needs_the_standard_library_alone(name: str) -> None:
-    """It lives in people's own environments, beside whatever versions they have."""
+def test_import_dibs_needs_the_standard_library_only(name: str) -> None:
+    """It is installed in users' own environments, beside whatever versions they have."""
     # What `site` loads for the .pth files of other packages comes before us and is not ours.
     program = f"import sys; before = set(sys.modules); import {name}; print(*set(sys.modules) - before)"
     loaded = {module.partition(".")[0] for module in _run(["-c", program]).split()}
     assert loaded <= sys.stdlib_module_names | {"dibs"}
 
 
-def test_only_the_store_and_its_file_speak_to_sqlite() -> None:
-    """The core thread knows the names of its errors, because it answers them; nobody else knows that it is SQLite."""
+def test_only_the_store_and_its_file_use_sqlite() -> None:
+    """The writer thread knows the names of its errors, because it handles them; no other module knows about SQLite."""
     users = {name for name, path in MODULES.items() if any(found.name == "sqlite3" for found in imports(path))}
     assert {name for name in users if package(name) != "store"} <= {"jobqueue.thread"}
 
 
 def test_rich_is_loaded_only_when_something_is_drawn() -> None:
-    """`add`, `--json` and piped output never pay for it."""
+    """`add`, `--json` and piped output never load it."""
     paid = {
         name for name, path in MODULES.items() for found in imports(path) if _top(found) == "rich" and found.is_paid
     }

@@ -34,7 +34,7 @@ def folder_name(path: Path) -> str:
 
 
 def module_id(path: Path) -> str:
-    """Return how a test names a module."""
+    """Return the name of a module in test ids."""
     return str(path.relative_to(ROOT))
 
 
@@ -45,12 +45,12 @@ def test_the_top_has_few_packages_and_modules() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_name)
-def test_a_folder_can_be_read_at_a_glance(folder: Path) -> None:
+def test_a_folder_has_few_files(folder: Path) -> None:
     assert len(list(folder.glob("*.py"))) <= (40 if folder_name(folder) in WIDE else 20)
 
 
 @pytest.mark.parametrize("folder", FOLDERS[1:], ids=folder_name)
-def test_a_package_says_what_it_is_for_and_holds_nothing_else(folder: Path) -> None:
+def test_a_package_has_a_docstring_and_nothing_else(folder: Path) -> None:
     tree = ast.parse((folder / "__init__.py").read_text())
     assert ast.get_docstring(tree)
     assert len(tree.body) == 1

@@ -1,4 +1,4 @@
-"""Names in backticks are true: in docstrings, comments and documents, what looks like a name of ours exists."""
+"""Names in backticks are correct: what looks like our name in docstrings, comments and documents exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCES = (ROOT / "src", ROOT / "compat" / "src", ROOT / "tests" / "support")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob("*.md")])
 PROGRAMS = sorted(path for source in SOURCES[:2] for path in source.rglob("*.py"))
 
-#: Ends of names with a dot that are files.
+#: Suffixes of names with a dot that are files.
 SUFFIXES = ("S", "cfg", "db", "esy", "js", "json", "lock", "log", "md", "out", "py", "sql", "toml", "whl", "yaml")
 #: Names with a dot that look like ours: an attribute of a value in an example, a function of the page.
 OTHERS = {
@@ -54,7 +54,7 @@ PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?")
 
 
 def file_id(path: Path) -> str:
-    """Return how a test names a file."""
+    """Return the name of a file in test ids."""
     return str(path.relative_to(ROOT))
 
 
@@ -62,7 +62,7 @@ def _module(source: Path, path: Path) -> str:
     return ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
 
 
-#: Every module of ours, and those of the tests' helpers, with its packages.
+#: Every module of ours, and the test helpers, with their packages.
 MODULES = sorted(
     _module(source, path)
     for source in SOURCES
@@ -128,7 +128,7 @@ def _is_member(parts: list[str]) -> bool:
 
 
 def exists(path: str, page: Path) -> bool:
-    """Return whether a path leads to a file or folder, from the top, from a package, or from where it is named."""
+    """Return whether a path leads to a file or folder, from the top, from a package, or from the naming file."""
     starts = (
         ROOT,
         page.parent,
@@ -141,7 +141,7 @@ def exists(path: str, page: Path) -> bool:
 
 
 def is_own_path(text: str) -> bool:
-    """Return whether a text claims to be a file of this repository; `tests/PACKAGE` is a pattern of some."""
+    """Return whether a text claims to be a file of this repository; `tests/PACKAGE` is a pattern."""
     first = text.partition("/")[0]
     is_pattern = first == "." or re.search(r"[A-Z]{4}", text.removesuffix(".md")) is not None
     return bool(PATH.fullmatch(text)) and not is_pattern and (first in FOLDERS or (ROOT / "src/dibs" / first).is_dir())
@@ -211,14 +211,14 @@ def test_names_of_ours_in_a_page_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", dotted_names(without_code((DOCS / "walk.md").read_text())))
-def test_every_function_on_the_walk_exists(name: str) -> None:
+def test_every_function_in_the_walk_exists(name: str) -> None:
     assert resolves(name)
 
 
-def test_the_walk_names_the_functions_it_passes() -> None:
+def test_the_walk_names_the_functions_it_visits() -> None:
     assert len(dotted_names(without_code((DOCS / "walk.md").read_text()))) > 40
 
 
 @pytest.mark.parametrize("name", ["planner.nothing", "nothing.plan", "Store.nothing", "leases.tickets.nothing"])
-def test_a_name_that_does_not_exist_is_found_out(name: str) -> None:
+def test_a_missing_name_is_detected(name: str) -> None:
     assert not resolves(name)

@@ -1,4 +1,4 @@
-"""Releases: two builds give the same bytes wherever they are made, and what is incomplete is refused."""
+"""Releases: two builds give the same bytes wherever they are made, and an incomplete release is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPOCH = 1_794_744_000
 
 
 def copy(target: Path) -> Path:
-    """Copy what the distributions are built from."""
+    """Copy the sources of the distributions."""
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("src", "compat"):
         shutil.copytree(ROOT / name, target / name, ignore=ignored)
@@ -25,7 +25,7 @@ def copy(target: Path) -> Path:
     return target
 
 
-def test_builds_in_two_folders_at_two_times_have_the_same_bytes(tmp_path: Path) -> None:
+def test_builds_in_two_folders_at_two_times_are_identical(tmp_path: Path) -> None:
     first = copy(tmp_path / "first")
     second = copy(tmp_path / "a second folder")
     for path in second.rglob("*.py"):
@@ -35,7 +35,7 @@ def test_builds_in_two_folders_at_two_times_have_the_same_bytes(tmp_path: Path) 
     release.check_metadata(built[0], release.read_version(first))
 
 
-def test_files_that_differ_are_named(tmp_path: Path) -> None:
+def test_differing_files_are_named(tmp_path: Path) -> None:
     one, other = tmp_path / "one" / "a.whl", tmp_path / "other" / "a.whl"
     for path in (one, other):
         path.parent.mkdir()
@@ -44,7 +44,7 @@ def test_files_that_differ_are_named(tmp_path: Path) -> None:
         release.check_same_bytes([one], [other])
 
 
-def test_a_version_without_a_section_in_the_changelog_is_refused() -> None:
+def test_a_version_without_a_changelog_section_is_refused() -> None:
     release.check_changelog("# Changelog\n\n## [1.2.3] - 2026-01-02\n", "1.2.3")
     release.check_changelog("## [1.2.3]\n", "1.2.3")
     with pytest.raises(release.Failed, match="CHANGELOG"):

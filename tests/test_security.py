@@ -1,4 +1,4 @@
-"""The page about who could want in: it has every threat, and every test that it names is there."""
+"""The page on threats: it has every threat, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def test_every_threat_has_a_row_with_an_answer_and_a_test_or_a_reason() -> None:
         assert "::test_" in row[3] or row[3].startswith("no test: "), row
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", PAGE)
     assert len(named) > 50
     missing = [(file, name) for file, name in named if f"def {name}(" not in (TESTS / file).read_text()]
     assert missing == []
 
 
-def test_nothing_turns_the_guard_off() -> None:
-    """No setting and no option says that anybody may ask."""
+def test_nothing_disables_authentication() -> None:
+    """No setting and no option allows requests by everybody."""
     tables = (TESTS.parent / "src" / "dibs").rglob("*.py")
     options = {word for path in tables for word in re.findall(r'"(--[\w-]+)"', path.read_text())}
     names = {setting.name for setting in settings.SETTINGS} | options
