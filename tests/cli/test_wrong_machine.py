@@ -1,6 +1,6 @@
 """Settings, state folders and databases that cannot be used: one line with the solution, and nothing is changed.
 
-What happens when the machine fails later, under each verb, is in `test_cli_troubles`.
+What happens when the machine fails later, under each verb, is in `test_troubles`.
 """
 
 from __future__ import annotations
