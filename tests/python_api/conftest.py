@@ -1,4 +1,4 @@
-"""Fixtures for tests of the Python door."""
+"""Fixtures for tests of the Python API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench import Bench
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One queue for all tests of a module that do not mind the jobs of the others."""
+    """One queue for all tests of a module that ignore the jobs of the others."""
     own = Bench(tmp_path_factory.mktemp("api"))
     yield own
     own.close()
@@ -20,7 +20,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def user_queue(shared: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The shared queue, and this process in the place of a user's program: in its folder, with its environment."""
+    """The shared queue, with this process in the place of a user's program: in its folder, with its environment."""
     for name in os.environ:
         if name.startswith("DIBS_"):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""What calls are called in tables."""
+"""How calls are named in tables."""
 
 import functools
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ class Model:
         ("train(int)", (1 << 10**6,), {}),
     ],
 )
-def test_a_call_is_named_as_one_would_write_it(name, args, kwargs):
+def test_a_call_is_named_as_it_would_be_written(name, args, kwargs):
     assert call_label.label(train, args, kwargs) == name
 
 
-def test_a_name_is_never_long():
+def test_a_long_name_is_shortened():
     assert len(call_label.label(train, range(100), {})) == call_label.LONGEST
 
 
@@ -65,5 +65,5 @@ def test_a_name_is_never_long():
         (max, "max()"),
     ],
 )
-def test_anything_that_can_be_called_has_a_name(function, name):
+def test_every_callable_has_a_name(function, name):
     assert call_label.label(function, (), {}) == name

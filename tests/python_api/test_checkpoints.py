@@ -1,4 +1,4 @@
-"""A job that is stopped in the middle saves, and its next attempt goes on from there: by hand and by itself."""
+"""A stopped job saves a checkpoint, and its next attempt continues there: by manual and by automatic retry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import dibs
 from bench import Bench, wait_for
 
-#: Counts to nine, one step for each line of a fifo, and says which steps it did.
+#: Counts to nine, one step for each line of a fifo, and prints the steps it did.
 TRAINING = """
 import os, sys, dibs
 state = dibs.checkpoint_dir() / "state"
@@ -38,14 +38,14 @@ while step < 9:
 
 @pytest.fixture
 def turns(user_queue: Bench, tmp_path: Path) -> Path:
-    """A fifo: each time somebody writes to it, a training does a step."""
+    """A fifo: each write makes a training do a step."""
     (tmp_path / "train.py").write_text(TRAINING)
     os.mkfifo(tmp_path / "turns")
     return tmp_path / "turns"
 
 
 def step(turns: Path, job: dibs.Job, number: int) -> None:
-    """Let a training do one step, and see that it did."""
+    """Let a training do one step, and check that it did."""
     turns_taken(turns)
     wait_for(lambda: job.log(), lambda text: f"step {number}\n" in text)
 
@@ -67,7 +67,7 @@ def turns_taken(turns: Path) -> None:
     wait_for(is_written)
 
 
-def test_a_retry_goes_on_where_the_cancelled_attempt_stopped(turns: Path) -> None:
+def test_a_manual_retry_continues_where_the_cancelled_attempt_stopped(turns: Path) -> None:
     job = dibs.submit([sys.executable, turns.parent / "train.py", turns], gpus=1)
     for number in (1, 2, 3, 4):
         step(turns, job, number)
@@ -83,7 +83,7 @@ def test_a_retry_goes_on_where_the_cancelled_attempt_stopped(turns: Path) -> Non
     assert (job.attempt, job.numbers) == (2, {"step": 9})
 
 
-def test_an_automatic_retry_goes_on_where_the_failed_attempt_stopped(turns: Path) -> None:
+def test_an_automatic_retry_continues_where_the_failed_attempt_stopped(turns: Path) -> None:
     job = dibs.submit([sys.executable, turns.parent / "train.py", turns, "2"], gpus=1, retries=1)
     step(turns, job, 1)
     turns_taken(turns)

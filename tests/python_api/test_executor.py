@@ -36,7 +36,7 @@ def pool(queue: Bench) -> Iterator[dibs.Executor]:
 
 
 def program(queue: Bench, text: str, *words: str) -> str:
-    """Run a program as people write it, with the functions of `chores` at hand; return what it prints."""
+    """Run a program as users write it, with the functions of `chores`; return what it prints."""
     path = Path(chores.__file__).parent
     file = queue.folder / "program.py"
     file.write_text(f"import sys; sys.path.append({str(path)!r})\nimport chores, dibs\n{text}")
@@ -52,10 +52,10 @@ def program(queue: Bench, text: str, *words: str) -> str:
     return done.stdout
 
 
-# -- what a call sees, and what is seen of it --
+# -- the surroundings of a call --
 
 
-def test_a_call_sees_the_python_the_folder_and_the_environment_of_its_caller(
+def test_a_call_has_the_python_the_folder_and_the_environment_of_its_caller(
     pool: dibs.Executor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,7 +74,7 @@ def test_a_call_sees_the_python_the_folder_and_the_environment_of_its_caller(
     assert pool.submit(os.getenv, "COLOUR").result(PATIENCE_S) == "green"
 
 
-def test_a_worker_loads_nothing_that_the_call_does_not_need(pool: dibs.Executor) -> None:
+def test_a_worker_imports_nothing_that_the_call_does_not_need(pool: dibs.Executor) -> None:
     """Each of these costs every call some milliseconds."""
     bare = "import os, _pickle, __future__, sys; print(*sys.modules)"
     there = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, check=True).stdout.split()
@@ -85,7 +85,7 @@ def test_a_worker_loads_nothing_that_the_call_does_not_need(pool: dibs.Executor)
     }  # fmt: skip
 
 
-def test_a_call_is_a_job_that_people_can_read(pool: dibs.Executor, queue: Bench) -> None:
+def test_a_call_is_a_readable_job(pool: dibs.Executor, queue: Bench) -> None:
     future = pool.with_options(project="vision", tags=["a", "b"], time="1h").submit(chores.square, 12)
     assert future.result(PATIENCE_S) == 144
     job = queue.job(future.job.id)
@@ -93,11 +93,11 @@ def test_a_call_is_a_job_that_people_can_read(pool: dibs.Executor, queue: Bench)
     assert future.job.state == "done"
 
 
-def test_a_name_that_is_given_is_taken(pool: dibs.Executor) -> None:
+def test_an_explicit_name_is_used(pool: dibs.Executor) -> None:
     assert pool.with_options(name="mine").submit(chores.square, 1).job.name == "mine"
 
 
-def test_each_call_may_have_options_of_its_own(pool: dibs.Executor) -> None:
+def test_each_call_may_have_other_options(pool: dibs.Executor) -> None:
     two = pool.with_options(gpus=2)
     environ = two.submit(chores.surroundings).result(PATIENCE_S)["environ"]
     assert len(environ["CUDA_VISIBLE_DEVICES"].split(",")) == 2
@@ -122,7 +122,7 @@ def test_a_wrong_option_is_refused_at_once(queue: Bench, options: dict[str, Any]
     assert says in caught.value.line()
 
 
-def test_what_can_never_run_is_an_error_of_its_own_futures_alone(pool: dibs.Executor) -> None:
+def test_an_impossible_request_fails_only_its_own_futures(pool: dibs.Executor) -> None:
     many = [pool.submit(chores.square, 1), pool.with_options(gpus=99).submit(chores.square, 2), pool.submit(abs, -3)]
     assert isinstance(many[1].exception(PATIENCE_S), Impossible)
     assert [many[0].result(PATIENCE_S), many[2].result(PATIENCE_S)] == [1, 3]
@@ -130,8 +130,8 @@ def test_what_can_never_run_is_an_error_of_its_own_futures_alone(pool: dibs.Exec
         _ = many[1].job
 
 
-def test_many_calls_are_few_submissions(queue: Bench, pool: dibs.Executor) -> None:
-    """What gathers while one is under way goes together with the next."""
+def test_calls_are_submitted_in_groups(queue: Bench, pool: dibs.Executor) -> None:
+    """Calls made during a submission are sent together with the next one."""
     pid = queue.pid()
     assert pid is not None
     folder = queue.home / call_files.FOLDER
@@ -145,7 +145,7 @@ def test_many_calls_are_few_submissions(queue: Bench, pool: dibs.Executor) -> No
     assert len(os.listdir(folder)) - before <= 2
 
 
-def test_at_most_so_many_run_at_once_whatever_their_options(queue: Bench, tmp_path: Path) -> None:
+def test_max_jobs_limits_running_calls_whatever_their_options(queue: Bench, tmp_path: Path) -> None:
     gate, log = f"{tmp_path}/gate", f"{tmp_path}/log"
     with dibs.Executor(gpus=0, max_jobs=2) as own:
         with chores.closed(gate):
@@ -167,7 +167,7 @@ def test_large_arguments_and_results_pass(pool: dibs.Executor) -> None:
     assert len(pool.submit(chores.grow, 30_000_000).result(PATIENCE_S)) == 30_000_000
 
 
-def test_an_argument_that_cannot_be_sent_is_an_error_of_its_own_future_alone(pool: dibs.Executor) -> None:
+def test_an_unpicklable_argument_fails_only_its_own_future(pool: dibs.Executor) -> None:
     wrong, right = pool.submit(chores.told, threading.Lock()), pool.submit(chores.square, 3)
     with pytest.raises(Unpicklable, match=r"the call told\(lock\) cannot be pickled"):
         wrong.result(PATIENCE_S)
@@ -176,7 +176,7 @@ def test_an_argument_that_cannot_be_sent_is_an_error_of_its_own_future_alone(poo
     assert right.result(PATIENCE_S) == 9
 
 
-def test_a_result_that_cannot_be_sent_is_an_error_of_its_own_future_alone(pool: dibs.Executor) -> None:
+def test_an_unpicklable_result_fails_only_its_own_future(pool: dibs.Executor) -> None:
     wrong, right = pool.submit(chores.give_lock), pool.submit(chores.square, 3)
     with pytest.raises(Unpicklable, match="the result of the call cannot be pickled"):
         wrong.result(PATIENCE_S)
@@ -184,7 +184,7 @@ def test_a_result_that_cannot_be_sent_is_an_error_of_its_own_future_alone(pool: 
     assert right.result(PATIENCE_S) == 9
 
 
-def test_an_exception_that_cannot_be_sent_is_told_in_words(pool: dibs.Executor) -> None:
+def test_an_unpicklable_exception_is_reported_as_text(pool: dibs.Executor) -> None:
     error = pool.submit(chores.complain).exception(PATIENCE_S)
     assert isinstance(error, CallFailed)
     assert str(error).endswith("TwoWords: no way")
@@ -205,7 +205,7 @@ with dibs.Executor(gpus=0) as pool:
     assert program(queue, text) == "True 2\n"
 
 
-def test_without_cloudpickle_functions_of_main_are_refused_with_the_cure(queue: Bench) -> None:
+def test_without_cloudpickle_functions_of_main_are_refused_with_the_fix(queue: Bench) -> None:
     text = """
 sys.modules["cloudpickle"] = None
 with dibs.Executor(gpus=0) as pool:
@@ -217,13 +217,13 @@ with dibs.Executor(gpus=0) as pool:
     assert value == "4"
 
 
-# -- how calls end --
+# -- outcomes of calls --
 
 
 @pytest.mark.parametrize(
     ("how", "why"), [("signal", "is failed and left no result (signal 9)"), ("gone", "is done and")]
 )
-def test_a_call_without_a_result_is_broken_and_the_pool_goes_on(pool: dibs.Executor, how: str, why: str) -> None:
+def test_a_call_without_a_result_is_broken_and_the_pool_continues(pool: dibs.Executor, how: str, why: str) -> None:
     future = pool.submit(chores.leave, how)
     with pytest.raises(BrokenExecutor) as caught:
         future.result(PATIENCE_S)
@@ -233,20 +233,20 @@ def test_a_call_without_a_result_is_broken_and_the_pool_goes_on(pool: dibs.Execu
     assert pool.submit(chores.square, 2).result(PATIENCE_S) == 4
 
 
-def test_a_call_that_exits_is_an_exception_and_its_code_is_the_jobs(pool: dibs.Executor) -> None:
+def test_a_call_that_exits_is_an_exception_and_the_job_has_its_exit_code(pool: dibs.Executor) -> None:
     future = pool.submit(chores.leave, "exit")
     assert isinstance(future.exception(PATIENCE_S), SystemExit)
     assert future.job.exit_code == 3
 
 
-def test_a_call_that_runs_out_of_time_is_broken(pool: dibs.Executor, tmp_path: Path) -> None:
+def test_a_call_that_exceeds_its_time_limit_is_broken(pool: dibs.Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         future = pool.with_options(time="0.2s").submit(chores.pass_gate, f"{tmp_path}/gate")
         with pytest.raises(BrokenJob, match="is timeout and left no result"):
             future.result(PATIENCE_S)
 
 
-def test_a_program_that_is_gone_is_a_call_that_could_not_be_started(pool: dibs.Executor, tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_a_call_that_could_not_be_started(pool: dibs.Executor, tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     held = pool.with_options(cwd=folder, hold=True).submit(chores.square, 1)
@@ -257,13 +257,13 @@ def test_a_program_that_is_gone_is_a_call_that_could_not_be_started(pool: dibs.E
         held.result(PATIENCE_S)
 
 
-def test_a_failed_call_is_tried_again_if_it_may_be(pool: dibs.Executor) -> None:
+def test_a_failed_call_is_retried_if_allowed(pool: dibs.Executor) -> None:
     future = pool.with_options(retries=1).submit(chores.only_at_second, "value")
     assert future.result(PATIENCE_S) == "value"
     assert future.job.attempt == 2
 
 
-def test_a_waiting_job_that_somebody_cancels_is_a_cancelled_future(pool: dibs.Executor) -> None:
+def test_cancelling_the_waiting_job_of_a_call_cancels_its_future(pool: dibs.Executor) -> None:
     future = pool.with_options(hold=True).submit(chores.square, 1)
     future.job.cancel()
     with pytest.raises(CancelledError):
@@ -271,7 +271,7 @@ def test_a_waiting_job_that_somebody_cancels_is_a_cancelled_future(pool: dibs.Ex
     assert future.cancelled()
 
 
-def test_a_running_job_that_somebody_cancels_is_a_cancelled_future(pool: dibs.Executor, tmp_path: Path) -> None:
+def test_cancelling_the_running_job_of_a_call_cancels_its_future(pool: dibs.Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         future = pool.submit(chores.pass_gate, f"{tmp_path}/gate")
         wait_for(future.running)
@@ -284,14 +284,14 @@ def test_a_running_job_that_somebody_cancels_is_a_cancelled_future(pool: dibs.Ex
     assert wait([future], PATIENCE_S).done == {future}
 
 
-def test_several_calls_in_one_job_give_what_came_before_an_exception(pool: dibs.Executor) -> None:
+def test_a_chunk_returns_the_results_before_an_exception(pool: dibs.Executor) -> None:
     results = pool.map(chores.even, [0, 2, 3, 4], chunksize=4)
     assert [next(results), next(results)] == [0, 2]
     with pytest.raises(chores.Odd, match="3 is odd"):
         next(results)
 
 
-def test_whoever_stops_asking_for_results_cancels_the_rest(queue: Bench, tmp_path: Path) -> None:
+def test_closing_the_iterator_of_map_cancels_the_rest(queue: Bench, tmp_path: Path) -> None:
     with dibs.Executor(gpus=0, max_jobs=1) as own, chores.closed(f"{tmp_path}/gate"):
         (tmp_path / "open").touch()
         gates = [f"{tmp_path}/open", f"{tmp_path}/gate", f"{tmp_path}/open"]
@@ -302,7 +302,7 @@ def test_whoever_stops_asking_for_results_cancels_the_rest(queue: Bench, tmp_pat
         assert last["state"] == "cancelled"
 
 
-def test_a_callback_may_ask_for_the_job_of_a_call_it_made(pool: dibs.Executor) -> None:
+def test_a_callback_may_use_the_job_of_a_call_it_made(pool: dibs.Executor) -> None:
     found: list[int] = []
     over = threading.Event()
 
@@ -318,8 +318,8 @@ def test_a_callback_may_ask_for_the_job_of_a_call_it_made(pool: dibs.Executor) -
 # -- futures that outlive programs --
 
 
-def test_a_program_may_end_with_calls_under_way_and_another_finds_them(queue: Bench, tmp_path: Path) -> None:
-    """It ends at once, although a call waits at a gate; also one that was made in its last moment is in the queue."""
+def test_a_program_may_exit_with_unfinished_calls_and_another_finds_them(queue: Bench, tmp_path: Path) -> None:
+    """It exits at once, although a call waits at a gate; a call made at the last moment is in the queue too."""
     gate = f"{tmp_path}/gate"
     text = """
 pool = dibs.Executor(gpus=0)
@@ -336,7 +336,7 @@ pool.with_options(tags=["last"]).submit(lambda: "last")
     assert future.result(PATIENCE_S) == "first"
 
 
-def test_futures_are_found_in_the_order_of_the_ids_with_values_and_exceptions(pool: dibs.Executor) -> None:
+def test_attached_futures_are_in_the_order_of_the_ids_with_values_and_exceptions(pool: dibs.Executor) -> None:
     many = [pool.submit(chores.even, n) for n in (2, 3, 4)]
     wait(many)
     ids = [future.job.id for future in many]
@@ -347,7 +347,7 @@ def test_futures_are_found_in_the_order_of_the_ids_with_values_and_exceptions(po
     assert dibs.Executor.attach([many[0].job])[0].result(PATIENCE_S) == 2
 
 
-def test_a_call_that_was_found_again_can_be_cancelled(pool: dibs.Executor) -> None:
+def test_an_attached_call_can_be_cancelled(pool: dibs.Executor) -> None:
     made = pool.with_options(hold=True).submit(chores.square, 1)
     (found,) = dibs.Executor.attach([made.job.id])
     assert found.cancel()
@@ -376,7 +376,7 @@ def test_a_result_that_others_could_write_is_not_read(queue: Bench, pool: dibs.E
         found.result(PATIENCE_S)
 
 
-def test_a_future_whose_job_is_forgotten_says_so(queue: Bench) -> None:
+def test_a_future_of_a_deleted_job_raises_an_error(queue: Bench) -> None:
     submissions = SubmissionQueue(connection.connect(os.environ))
     future: Future[Any] = Future(submissions)
     submissions.follow([(123456, future)])
@@ -384,7 +384,7 @@ def test_a_future_whose_job_is_forgotten_says_so(queue: Bench) -> None:
         future.result(PATIENCE_S)
 
 
-def test_cleaning_the_last_job_of_a_submission_removes_what_it_called(queue: Bench) -> None:
+def test_cleaning_the_last_job_of_a_submission_removes_its_call_file(queue: Bench) -> None:
     folder = queue.home / call_files.FOLDER
     with dibs.Executor(gpus=0) as own:
         future = own.submit(chores.square, 1)
@@ -397,7 +397,7 @@ def test_cleaning_the_last_job_of_a_submission_removes_what_it_called(queue: Ben
 # -- processes and daemons --
 
 
-def test_an_executor_of_before_a_fork_says_so(queue: Bench) -> None:
+def test_an_executor_made_before_a_fork_raises_an_error(queue: Bench) -> None:
     text = """
 import os
 pool = dibs.Executor(gpus=0)
@@ -426,8 +426,8 @@ def test_a_call_may_make_calls_itself(pool: dibs.Executor) -> None:
     assert pool.submit(chores.nested, 5).result(PATIENCE_S) == 25
 
 
-class Forgetful(connection.Client):
-    """A client that loses the first answer to a submission, as when the daemon dies or hangs before it comes."""
+class ForgetfulClient(connection.Client):
+    """A client that loses the first answer to a submission, as when the daemon dies before it is sent."""
 
     def __init__(self, queue: Bench, error: MachineError) -> None:
         super().__init__(queue.home, queue.environ)
@@ -435,7 +435,7 @@ class Forgetful(connection.Client):
         self.submissions = 0
 
     def post(self, path: str, body: Any, *, patience_s: float = connection.ANSWER_FOR_S) -> Any:
-        """Ask, and forget what the first answer was."""
+        """Send a request, and discard the first answer."""
         answer = super().post(path, body, patience_s=patience_s)
         if path == "/v1/jobs":
             self.submissions += 1
@@ -445,8 +445,8 @@ class Forgetful(connection.Client):
 
 
 @pytest.mark.parametrize("error", [NoDaemon("it went away"), MachineError("no answer within 60 s")], ids=repr)
-def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path: Path, error: MachineError) -> None:
-    forgetful = Forgetful(queue, error)
+def test_a_submission_whose_answer_was_lost_is_stored_once(queue: Bench, tmp_path: Path, error: MachineError) -> None:
+    forgetful = ForgetfulClient(queue, error)
     submissions, log, name = SubmissionQueue(forgetful), f"{tmp_path}/log", f"lost-{error.kind}"
     context = pickling.dump((sys.path, sys.version_info[:2]), "the context")
     options = CallOptions({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
@@ -458,7 +458,7 @@ def test_a_submission_whose_answer_was_lost_is_made_once(queue: Bench, tmp_path:
     assert [line[0] for line in chores.noted(log)] == ["once"]
 
 
-def test_results_are_where_the_logs_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_stored_beside_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Bench(tmp_path, DIBS_FILES=str(tmp_path / "files"))
     for name, value in own.environ.items():
         monkeypatch.setenv(name, value)
@@ -472,7 +472,7 @@ def test_results_are_where_the_logs_are(tmp_path: Path, monkeypatch: pytest.Monk
         own.close()
 
 
-def test_futures_come_although_the_daemon_was_killed_meanwhile(queue: Bench, tmp_path: Path) -> None:
+def test_futures_finish_although_the_daemon_was_killed_meanwhile(queue: Bench, tmp_path: Path) -> None:
     gate, log = f"{tmp_path}/gate", f"{tmp_path}/log"
     with dibs.Executor(gpus=0) as own:
         with chores.closed(gate):

@@ -1,4 +1,4 @@
-"""What everybody may expect of an executor of `concurrent.futures`, asked of the two of Python and of ours alike."""
+"""The contract of an executor of `concurrent.futures`, tested with the two of Python and with ours."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ WORKERS, FULL = 2, 5
 Make = Callable[[], Executor]
 
 
-def threads() -> Executor:
+def thread_pool() -> Executor:
     return ThreadPoolExecutor(WORKERS)
 
 
-def processes() -> Executor:
+def process_pool() -> Executor:
     # A fork of a process with threads is a warning, and warnings are errors here.
     return ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn"))
 
@@ -49,7 +49,7 @@ def jobs() -> Executor:
     return dibs.Executor(gpus=0, max_jobs=WORKERS)
 
 
-@pytest.fixture(scope="module", params=[threads, processes, jobs])
+@pytest.fixture(scope="module", params=[thread_pool, process_pool, jobs])
 def make(request: pytest.FixtureRequest, queue: Bench) -> Make:
     """Each kind of executor in turn."""
     kind: Make = request.param
@@ -64,14 +64,14 @@ def pool(make: Make) -> Iterator[Executor]:
 
 
 def running(pool: Executor, gate: str) -> Future[Any]:
-    """Return a call that runs, and waits at a gate."""
+    """Return a running call that waits at a gate."""
     future = pool.submit(chores.pass_gate, gate, "passed")
     wait_for(future.running)
     return future
 
 
 def crowd(pool: Executor, gate: str) -> list[Future[Any]]:
-    """Give an executor so much to do that the next call has to wait."""
+    """Give an executor so much work that the next call has to wait."""
     return [pool.submit(chores.pass_gate, gate, n) for n in range(FULL)]
 
 
@@ -82,7 +82,7 @@ def test_a_call_returns_what_the_function_returns(pool: Executor) -> None:
     assert pool.submit(chores.square, 7).result(PATIENCE_S) == 49
 
 
-def test_arguments_reach_the_function_also_those_that_have_odd_names(pool: Executor) -> None:
+def test_arguments_with_any_name_reach_the_function(pool: Executor) -> None:
     future = pool.submit(chores.told, 1, "b", fn=2, self=3, timeout=4)
     assert future.result(PATIENCE_S) == ((1, "b"), {"fn": 2, "self": 3, "timeout": 4})
 
@@ -107,7 +107,7 @@ def test_a_call_that_returned_has_no_exception(pool: Executor) -> None:
     assert pool.submit(chores.square, 2).exception(PATIENCE_S) is None
 
 
-def test_waiting_for_a_result_may_time_out_and_the_call_goes_on(pool: Executor, tmp_path: Path) -> None:
+def test_waiting_for_a_result_may_time_out_and_the_call_continues(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         future = pool.submit(chores.pass_gate, f"{tmp_path}/gate", "late")
         with pytest.raises(TimeoutError):
@@ -117,7 +117,7 @@ def test_waiting_for_a_result_may_time_out_and_the_call_goes_on(pool: Executor, 
     assert future.result(PATIENCE_S) == "late"
 
 
-def test_a_running_call_says_so_and_cannot_be_cancelled(pool: Executor, tmp_path: Path) -> None:
+def test_a_running_call_is_reported_as_running_and_cannot_be_cancelled(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         future = running(pool, f"{tmp_path}/gate")
         assert not future.done()
@@ -126,13 +126,13 @@ def test_a_running_call_says_so_and_cannot_be_cancelled(pool: Executor, tmp_path
     assert future.result(PATIENCE_S) == "passed"
 
 
-def test_a_finished_call_says_so_and_cannot_be_cancelled(pool: Executor) -> None:
+def test_a_finished_call_is_reported_as_done_and_cannot_be_cancelled(pool: Executor) -> None:
     future = pool.submit(chores.square, 2)
     future.result(PATIENCE_S)
     assert (future.done(), future.running(), future.cancel(), future.cancelled()) == (True, False, False, False)
 
 
-def test_a_call_that_waits_can_be_cancelled_and_never_runs(pool: Executor, tmp_path: Path) -> None:
+def test_a_waiting_call_can_be_cancelled_and_never_runs(pool: Executor, tmp_path: Path) -> None:
     log = f"{tmp_path}/log"
     with chores.closed(f"{tmp_path}/gate"):
         before = crowd(pool, f"{tmp_path}/gate")
@@ -147,7 +147,7 @@ def test_a_call_that_waits_can_be_cancelled_and_never_runs(pool: Executor, tmp_p
     assert chores.noted(log) == []
 
 
-def test_cancelling_twice_is_as_good_as_once(pool: Executor, tmp_path: Path) -> None:
+def test_cancelling_twice_is_no_error(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         before = crowd(pool, f"{tmp_path}/gate")
         future = pool.submit(chores.square, 1)
@@ -169,7 +169,7 @@ def test_a_callback_is_called_once_with_the_future(pool: Executor) -> None:
     assert called == [future]
 
 
-def test_a_callback_that_comes_too_late_is_called_at_once(pool: Executor) -> None:
+def test_a_callback_added_after_the_end_is_called_at_once(pool: Executor) -> None:
     future = pool.submit(chores.square, 3)
     future.result(PATIENCE_S)
     called: list[Future[int]] = []
@@ -177,9 +177,11 @@ def test_a_callback_that_comes_too_late_is_called_at_once(pool: Executor) -> Non
     assert called == [future]
 
 
-def test_a_callback_that_raises_does_not_hinder_the_next(pool: Executor, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_a_callback_does_not_stop_the_next_one(
+    pool: Executor, caplog: pytest.LogCaptureFixture
+) -> None:
     over = threading.Event()
-    # What the library logs about it is not for the screen.
+    # The log message of the library is not for the screen.
     with caplog.at_level(logging.CRITICAL, "concurrent.futures"):
         future = pool.submit(chores.square, 3)
         future.add_done_callback(lambda done: 1 // 0)
@@ -188,7 +190,7 @@ def test_a_callback_that_raises_does_not_hinder_the_next(pool: Executor, caplog:
     assert future.result() == 9
 
 
-def test_a_callback_hears_of_a_cancel_too(pool: Executor, tmp_path: Path) -> None:
+def test_a_callback_is_called_for_a_cancelled_call_too(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         before = crowd(pool, f"{tmp_path}/gate")
         future = pool.submit(chores.square, 1)
@@ -215,7 +217,7 @@ def test_a_callback_may_submit_the_next_call(pool: Executor) -> None:
 # -- map --
 
 
-def test_map_gives_results_in_the_order_of_the_arguments(pool: Executor, tmp_path: Path) -> None:
+def test_map_returns_results_in_the_order_of_the_arguments(pool: Executor, tmp_path: Path) -> None:
     """The first call ends last."""
     with chores.closed(f"{tmp_path}/gate"):
         (tmp_path / "open").touch()
@@ -226,11 +228,11 @@ def test_map_gives_results_in_the_order_of_the_arguments(pool: Executor, tmp_pat
     assert list(results) == [0, 1, 2]
 
 
-def test_map_takes_several_iterables_and_ends_with_the_shortest(pool: Executor) -> None:
+def test_map_accepts_several_iterables_and_ends_with_the_shortest(pool: Executor) -> None:
     assert list(pool.map(chores.add, [1, 2, 3], iter([10, 20]))) == [11, 22]
 
 
-def test_map_over_nothing_gives_nothing(pool: Executor) -> None:
+def test_map_of_nothing_returns_nothing(pool: Executor) -> None:
     assert list(pool.map(chores.square, [])) == []
 
 
@@ -249,11 +251,11 @@ def test_map_may_time_out(pool: Executor, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunksize", [2, 3, 100])
-def test_map_may_give_several_calls_to_a_worker_at_once(pool: Executor, chunksize: int) -> None:
+def test_map_may_send_several_calls_to_a_worker_at_once(pool: Executor, chunksize: int) -> None:
     assert list(pool.map(chores.add, range(5), range(5), chunksize=chunksize)) == [0, 2, 4, 6, 8]
 
 
-def test_map_calls_the_function_even_if_nobody_asks_for_the_results(pool: Executor, tmp_path: Path) -> None:
+def test_map_calls_the_function_even_if_no_result_is_read(pool: Executor, tmp_path: Path) -> None:
     log = f"{tmp_path}/log"
     results = pool.map(chores.noting, [log] * 2, range(2))
     wait_for(lambda: len(chores.noted(log)) == 2)
@@ -289,7 +291,7 @@ def test_wait_may_time_out(pool: Executor, tmp_path: Path) -> None:
         assert wait([slow], 0.01) == (set(), {slow})
 
 
-def test_wait_counts_a_cancelled_call_as_ended(pool: Executor, tmp_path: Path) -> None:
+def test_wait_counts_a_cancelled_call_as_done(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         before = crowd(pool, f"{tmp_path}/gate")
         future = pool.submit(chores.square, 1)
@@ -298,7 +300,7 @@ def test_wait_counts_a_cancelled_call_as_ended(pool: Executor, tmp_path: Path) -
     assert wait([*before, future], PATIENCE_S).not_done == set()
 
 
-def test_calls_come_as_they_complete_each_once(pool: Executor, tmp_path: Path) -> None:
+def test_as_completed_returns_each_call_once(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         slow = pool.submit(chores.pass_gate, f"{tmp_path}/gate", 9)
         quick = pool.submit(chores.square, 2)
@@ -307,7 +309,7 @@ def test_calls_come_as_they_complete_each_once(pool: Executor, tmp_path: Path) -
     assert [*ended] == [slow]
 
 
-def test_waiting_for_calls_as_they_complete_may_time_out(pool: Executor, tmp_path: Path) -> None:
+def test_as_completed_may_time_out(pool: Executor, tmp_path: Path) -> None:
     with chores.closed(f"{tmp_path}/gate"):
         slow = pool.submit(chores.pass_gate, f"{tmp_path}/gate", 9)
         with pytest.raises(TimeoutError):
@@ -329,7 +331,7 @@ def test_many_threads_may_submit_at_once(pool: Executor) -> None:
     assert len(found) == 8
 
 
-# -- the end --
+# -- shutdown --
 
 
 def test_leaving_the_context_waits_for_the_calls(make: Make) -> None:
@@ -343,7 +345,7 @@ def test_leaving_the_context_waits_for_the_calls(make: Make) -> None:
     own.shutdown()
 
 
-def test_a_shutdown_need_not_wait_and_the_calls_go_on(make: Make, tmp_path: Path) -> None:
+def test_a_shutdown_without_waiting_lets_the_calls_continue(make: Make, tmp_path: Path) -> None:
     own = make()
     with chores.closed(f"{tmp_path}/gate"):
         many = [own.submit(chores.pass_gate, f"{tmp_path}/gate", n) for n in range(FULL)]
@@ -352,7 +354,7 @@ def test_a_shutdown_need_not_wait_and_the_calls_go_on(make: Make, tmp_path: Path
     assert [future.result(PATIENCE_S) for future in many] == [*range(FULL)]
 
 
-def test_a_shutdown_may_cancel_what_does_not_run_yet(make: Make, tmp_path: Path) -> None:
+def test_a_shutdown_may_cancel_waiting_calls(make: Make, tmp_path: Path) -> None:
     own, gate = make(), f"{tmp_path}/gate"
     with chores.closed(gate):
         first = running(own, gate)

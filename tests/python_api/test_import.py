@@ -1,4 +1,4 @@
-"""`import dibs`: what it costs, what it offers, and that its own modules do not get in the way."""
+"""`import dibs`: its cost, its names, and that its modules do not hide them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import dibs
 
 
 def loaded(program: str) -> set[str]:
-    """Return what a program has loaded at its end beyond what the interpreter had."""
+    """Return the modules a program has loaded at its end beyond those of the interpreter."""
     whole = f"import sys; before = set(sys.modules)\n{program}\nprint(*set(sys.modules) - before)"
     return {*subprocess.run([sys.executable, "-c", whole], check=True, capture_output=True, text=True).stdout.split()}
 
 
-def test_importing_it_loads_nothing_else() -> None:
+def test_importing_dibs_loads_no_other_package() -> None:
     assert loaded("import dibs") == {"dibs"}
 
 
-def test_looking_at_errors_loads_nothing_more() -> None:
+def test_using_errors_loads_nothing_more() -> None:
     ours = {name for name in loaded("import dibs\ndibs.errors.DibsError") if name.startswith("dibs")}
     assert ours == {"dibs", "dibs.errors"}
 
 
 @pytest.mark.parametrize("name", dibs.__all__)
-def test_every_name_is_there_and_is_not_a_module_by_accident(name: str) -> None:
+def test_every_public_name_exists(name: str) -> None:
     assert name in dir(dibs)
     assert hasattr(dibs, name)
 
 
 def test_submodules_do_not_hide_functions() -> None:
-    """`dibs.jobs` is a function for users; no module of ours may take its place."""
+    """`dibs.jobs` is a function for users; no module of ours may replace it."""
     program = (
         "import dibs.model.jobs\n"
         "from dibs.model.jobs import State\n"
@@ -44,6 +44,6 @@ def test_submodules_do_not_hide_functions() -> None:
     assert "dibs.model.jobs" in loaded(program)
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'dibs' has no attribute 'nonsense'"):
         _ = dibs.nonsense  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a job's own program says and asks: numbers, parameters, its checkpoint folder. No daemon is needed."""
+"""Functions for the program of a job: metrics, parameters, the checkpoint folder. No daemon is needed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dibs import errors
 
 
 class Tensor:
-    """One number of an array library."""
+    """A scalar of an array library."""
 
     def __init__(self, *values: float) -> None:
         self.values = values
 
     def item(self) -> float:
-        """Return the number, or complain as torch does."""
+        """Return the number, or raise as torch does."""
         if len(self.values) != 1:
             raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
         return self.values[0]
@@ -36,7 +36,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    """Return what was reported, without the moments."""
+    """Return what was reported, without the times."""
     told = [json.loads(line) for line in path.read_text().splitlines()]
     assert all(each.pop("at").endswith("Z") for each in told)
     return told
@@ -62,20 +62,22 @@ def test_a_report_is_a_line_of_numbers(path: Path) -> None:
         ({"a b": 1}, 'expected numbers such as loss=0.3 step=10, got the name "a b".'),
     ],
 )
-def test_what_is_no_number_is_refused_and_nothing_is_written(path: Path, numbers: dict[str, float], says: str) -> None:
+def test_values_that_are_no_numbers_are_refused_and_not_written(
+    path: Path, numbers: dict[str, float], says: str
+) -> None:
     with pytest.raises(errors.UserError) as caught:
         dibs.report(**numbers)
     assert str(caught.value).startswith(says)
     assert not path.exists()
 
 
-def test_a_report_that_cannot_be_written_is_said(path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_an_error(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(errors.MachineError, match=r"report: cannot write to .*: Is a directory"):
         dibs.report(loss=1)
 
 
-def test_outside_a_job_the_same_program_just_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_job_the_same_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DIBS_REPORT", "DIBS_PARAMS", "DIBS_CHECKPOINT_DIR", "DIBS_STOP", "DIBS_WARN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -101,8 +103,8 @@ def test_parameters_and_the_checkpoint_folder_are_those_of_the_job(
         dibs.params()
 
 
-def test_many_processes_report_into_one_file_and_no_line_is_torn(path: Path) -> None:
-    """Each of four writes fifty long lines, after all of them are there."""
+def test_concurrent_reports_into_one_file_are_not_interleaved(path: Path) -> None:
+    """Each of four processes writes fifty long lines, after all of them have started."""
     program = (
         "import sys, dibs\nprint(flush=True); sys.stdin.readline()\n"
         "more = {'x' * 150 + str(n): n for n in range(9)}\n"

@@ -1,4 +1,4 @@
-"""`dibs.submit` and handles of jobs, against a real daemon: verbs, waiting, threads, forks, loops, jobs in jobs."""
+"""`dibs.submit` and job handles with a real daemon: verbs, waiting, threads, forks, event loops, jobs in jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dibs import errors
 from dibs.python_api import jobs
 
 
-def test_a_job_runs_and_tells_how_it_ended(user_queue: Bench) -> None:
+def test_a_job_runs_and_returns_its_outcome(user_queue: Bench) -> None:
     job = dibs.submit("echo hello; exit 3", gpus=1, name="vit")
     assert job.wait() == "failed"
     assert (job.state, job.exit_code, job.cause, job.is_finished) == ("failed", 3, "exit", True)
@@ -26,18 +26,18 @@ def test_a_job_runs_and_tells_how_it_ended(user_queue: Bench) -> None:
     assert user_queue.job(job.id)["name"] == "vit"
 
 
-def test_words_reach_the_program_as_they_are(user_queue: Bench) -> None:
+def test_an_argument_list_is_passed_unchanged(user_queue: Bench) -> None:
     job = dibs.submit(["printf", "%s,", "a b", "$HOME", "*"], gpus=0)
     assert (job.wait(check=True), job.log()) == ("done", "a b,$HOME,*,")
 
 
-def test_check_makes_a_job_that_did_not_succeed_an_error_with_its_last_lines(user_queue: Bench) -> None:
+def test_check_raises_for_a_failed_job_with_its_last_lines(user_queue: Bench) -> None:
     job = dibs.submit("echo CUDA is sad; exit 1", gpus=0)
     with pytest.raises(errors.JobFailed, match=rf"job {job.id} is failed \(exit\)\. Its last lines: CUDA is sad"):
         job.wait(check=True)
 
 
-def test_who_waits_too_long_gets_an_error_and_the_job_goes_on(user_queue: Bench) -> None:
+def test_a_timeout_of_wait_raises_and_the_job_continues(user_queue: Bench) -> None:
     job = dibs.submit("true", hold=True, gpus=0)
     with pytest.raises(errors.TimedOut, match=r"1 of 1 jobs are not finished after 0.01 s"):
         job.wait(timeout=0.01)
@@ -48,7 +48,7 @@ def test_who_waits_too_long_gets_an_error_and_the_job_goes_on(user_queue: Bench)
     assert job.wait() == "done"
 
 
-def test_the_verbs_do_what_they_do_on_the_command_line(user_queue: Bench) -> None:
+def test_the_verbs_equal_those_of_the_command_line(user_queue: Bench) -> None:
     job = dibs.submit("exec sleep 1000", hold=True, gpus=0)
     job.unhold()
     wait_for(lambda: job.state, lambda state: state == "running")
@@ -58,7 +58,7 @@ def test_the_verbs_do_what_they_do_on_the_command_line(user_queue: Bench) -> Non
     assert job.state == "running"
     job.cancel(grace=0)
     assert job.wait() == "cancelled"
-    # Twice is no error: what was wanted is so.
+    # A second time is no error: the job is already in that state.
     job.cancel()
     job.retry()
     wait_for(lambda: job.state, lambda state: state == "running")
@@ -67,7 +67,7 @@ def test_the_verbs_do_what_they_do_on_the_command_line(user_queue: Bench) -> Non
     assert (job.wait(), job.exit_code, job.data["signal"]) == ("failed", None, 10)
 
 
-def test_a_verb_that_cannot_be_done_is_a_conflict(user_queue: Bench) -> None:
+def test_an_impossible_verb_is_a_conflict(user_queue: Bench) -> None:
     job = dibs.submit("true", gpus=0)
     job.wait()
     for verb in (job.hold, job.unhold, job.pause, job.resume, job.retry):
@@ -76,7 +76,7 @@ def test_a_verb_that_cannot_be_done_is_a_conflict(user_queue: Bench) -> None:
     assert job.state == "done"
 
 
-def test_a_typed_program_does_what_its_types_say(user_queue: Bench) -> None:
+def test_a_typed_program_returns_what_its_types_say(user_queue: Bench) -> None:
     told = user_program.main()
     assert told == ["done", "0", "None", "4", "{'new': 2, 'retried': 0, 'done': 0}", "{'lr': 0.1}", "1", "False", "2.0"]
 
@@ -99,7 +99,7 @@ def test_a_waiting_job_is_edited_by_the_keywords_of_submit(user_queue: Bench) ->
         job.edit(name="late")
 
 
-def test_the_text_of_a_script_is_kept_with_its_lines(user_queue: Bench) -> None:
+def test_a_script_is_stored_with_its_option_lines(user_queue: Bench) -> None:
     script = user_queue.folder / "train.sh"
     script.write_text("#!/bin/sh\n#DIBS -g 0 --name kept\necho first $1\n")
     job = dibs.submit(["a b"], script=script, hold=True)
@@ -135,7 +135,7 @@ def test_jobs_are_found_by_id_and_by_selectors(user_queue: Bench) -> None:
         dibs.jobs("nonsense")
 
 
-def test_what_the_daemon_refuses_is_said_in_keywords_and_nothing_is_queued(user_queue: Bench) -> None:
+def test_a_refusal_of_the_daemon_names_keywords_and_queues_nothing(user_queue: Bench) -> None:
     before = len(user_queue.jobs())
     with pytest.raises(errors.Impossible, match=r"9 GPUs; this machine has 4\. .*gpus 4"):
         dibs.submit("true", gpus=9)
@@ -157,11 +157,11 @@ def test_arrays_are_lists_and_a_dry_run_queues_nothing(user_queue: Bench) -> Non
     assert len(user_queue.jobs()) == before
 
 
-def test_gpus_are_those_of_the_machine(user_queue: Bench) -> None:
+def test_gpus_returns_the_gpus_of_the_machine(user_queue: Bench) -> None:
     assert [gpu["id"] for gpu in dibs.gpus()] == ["FAKE-0", "FAKE-1", "FAKE-2", "FAKE-3"]
 
 
-def test_after_takes_handles(user_queue: Bench) -> None:
+def test_after_accepts_handles(user_queue: Bench) -> None:
     first = dibs.submit("true", hold=True, gpus=0)
     second = dibs.submit("true", after=first, gpus=0)
     assert second.reason is not None
@@ -170,7 +170,7 @@ def test_after_takes_handles(user_queue: Bench) -> None:
     assert (second.wait(), first.state) == ("done", "done")
 
 
-def test_output_of_earlier_attempts_and_last_lines(user_queue: Bench) -> None:
+def test_output_returns_earlier_attempts_and_last_lines(user_queue: Bench) -> None:
     job = dibs.submit("echo $DIBS_ATTEMPT; echo b; echo c; exit 1", gpus=0)
     job.wait()
     job.retry()
@@ -196,8 +196,8 @@ def test_many_threads_submit_and_wait_at_once(user_queue: Bench) -> None:
     assert sorted(ended) == [(number, f"{number}\n") for number in range(12)]
 
 
-def test_inside_a_running_event_loop_both_ways_work(user_queue: Bench) -> None:
-    """As in a notebook: plain calls hold the loop up, `await job` does not."""
+def test_plain_calls_and_await_both_work_in_an_event_loop(user_queue: Bench) -> None:
+    """As in a notebook: plain calls block the loop, `await job` does not."""
 
     async def main() -> tuple[str, str]:
         ticks = 0
@@ -236,13 +236,13 @@ def test_handles_work_on_both_sides_of_a_fork(user_queue: Bench) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], env=user_queue.environ, cwd=user_queue.folder, check=True)
 
 
-def test_a_job_may_queue_and_await_another(user_queue: Bench) -> None:
+def test_a_job_may_submit_and_await_another(user_queue: Bench) -> None:
     inner = "import dibs; job = dibs.submit('echo inner', gpus=0); job.wait(check=True); print(job.log(), end='')"
     outer = dibs.submit([sys.executable, "-c", inner], gpus=0)
     assert (outer.wait(), outer.log()) == ("done", "inner\n")
 
 
-def test_waiting_goes_on_across_a_daemon_that_is_killed(bench: Bench, tmp_path: Path) -> None:
+def test_waiting_continues_after_the_daemon_was_killed(bench: Bench, tmp_path: Path) -> None:
     """And the job does not notice."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -257,7 +257,7 @@ def test_waiting_goes_on_across_a_daemon_that_is_killed(bench: Bench, tmp_path: 
     job_id = int(waiter.stdout.readline())
     wait_for(lambda: bench.job(job_id)["state"], lambda state: state == "running")
     bench.kill()
-    # The next daemon starts because somebody asks.
+    # The next daemon starts with the next request.
     assert bench.job(job_id)["state"] == "running"
     bench.kill()
     fifo.write_text("went on\n")

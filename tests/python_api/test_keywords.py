@@ -1,4 +1,4 @@
-"""Keywords of Python and options of the command line: the same request, and the same refusals."""
+"""Keywords of Python and options of the command line: the same request, and the same errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dibs.cli import main as cli
 from dibs.python_api import jobs
 from dibs.submission import drafts, options
 
-#: Days to come. Fixed, because they are in the names of tests, which are the same for all who collect them.
+#: Future days. Fixed, because they are in test ids, which must be equal for all workers that collect them.
 TOMORROW = datetime(2099, 1, 1, 12, 30)
 WORDS = ["true", "--lr", "a b"]
 NEXT_WEEK = TOMORROW + timedelta(days=7)
 
-#: Keywords, and the words of `dibs add` that mean the same.
+#: Keywords, and the equivalent arguments of `dibs add`.
 EQUAL: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
     ({"gpus": 2}, ["-g", "2"]),
@@ -89,18 +89,18 @@ def test_keywords_make_the_request_of_the_command_line(keywords: dict[str, Any],
 
 
 @pytest.mark.parametrize("command", ["true", "echo a | wc", "python -c 'print(1)'", "X=1 true"])
-def test_a_string_is_what_one_quotes_in_a_shell(command: str) -> None:
+def test_a_string_is_a_quoted_shell_command(command: str) -> None:
     assert jobs.draft(command, {})[1] == typed([], [command])
 
 
-def test_a_span_from_now_begins_then() -> None:
+def test_a_timedelta_as_begin_is_relative_to_now() -> None:
     _, body = jobs.draft("true", {"begin": timedelta(hours=2)})
     defaults: Any = body["defaults"]
     begin = datetime.fromisoformat(defaults["begin_at"]) - datetime.now().astimezone()
     assert timedelta(hours=1) < begin <= timedelta(hours=2)
 
 
-def test_words_may_be_paths() -> None:
+def test_arguments_may_be_paths() -> None:
     _, body = jobs.draft([Path("/bin/true"), "x"], {})
     assert body["jobs"] == [{"argv": ["/bin/true", "x"]}]
 
@@ -174,7 +174,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("command", "options", "says"), WRONG)
-def test_what_is_wrong_is_one_clear_error_and_starts_no_daemon(
+def test_a_mistake_is_one_clear_error_and_starts_no_daemon(
     command: Any, options: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -190,13 +190,13 @@ def test_what_is_wrong_is_one_clear_error_and_starts_no_daemon(
     assert not home.exists()
 
 
-def test_the_environment_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_captured_at_each_submission(monkeypatch: pytest.MonkeyPatch) -> None:
     before = jobs.draft("true", {})[1]
     monkeypatch.setenv("SOME_NEW_NAME", "x")
     assert jobs.draft("true", {})[1] != before
 
 
-def test_asking_for_the_umask_never_changes_it() -> None:
+def test_reading_the_umask_never_changes_it() -> None:
     """Another thread may create a file at that very moment."""
     mask = os.umask(0o027)
     try:

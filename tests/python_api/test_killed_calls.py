@@ -1,4 +1,4 @@
-"""kill -9 of the program, of workers and of the daemon in the middle of 200 futures: every value is found again."""
+"""kill -9 of the program, of workers and of the daemon during 200 futures: every value is found again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ with dibs.Executor(gpus=0, retries=1) as pool:
 """
 
 
-def test_every_value_is_found_and_nothing_runs_twice_that_was_not_killed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_value_is_found_and_only_killed_calls_run_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     log, gate = f"{bench.folder}/log", f"{bench.folder}/gate"
     words = [sys.executable, "-c", PROGRAM, str(Path(chores.__file__).parent), log, gate]
     for name, value in bench.environ.items():
@@ -44,7 +42,7 @@ def test_every_value_is_found_and_nothing_runs_twice_that_was_not_killed(
         bench.start()
         futures = dibs.Executor.attach(ids)
     assert [future.result(PATIENCE_S) for future in futures] == [n * n for n in range(200)]
-    # They were killed, and may be tried once more.
+    # They were killed, and may be retried once.
     twice = {0, 1}
     expected = sorted([[str(n), "1"] for n in range(200)] + [[str(n), "2"] for n in twice])
     assert sorted(line[:2] for line in chores.noted(log)) == expected

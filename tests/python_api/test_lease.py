@@ -1,4 +1,4 @@
-"""`dibs.lease`: GPUs for this process, in the line of every door. No daemon is needed."""
+"""`dibs.lease`: GPUs for this process, in the machine-wide line. No daemon is needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dibs.python_api import keywords, lease
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two pretend GPUs, and leases of their own; CUDA is not up, whatever other tests have loaded."""
+    """Two pretend GPUs with a separate lease folder; CUDA is not initialized, whatever other tests have loaded."""
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DIBS_DEVICES", "fake:2")
@@ -37,7 +37,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_free(count: int) -> bool:
-    """Tell whether so many GPUs can be had now."""
+    """Return whether the given number of GPUs is free now."""
     try:
         with dibs.lease(count, blocking=False):
             return True
@@ -50,7 +50,7 @@ def line() -> list[tickets.Ticket]:
     return tickets.around(folder(), None)[0]
 
 
-def test_gpus_are_held_and_visible_inside_and_given_back_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_held_and_visible_inside_the_block_and_released_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     with dibs.lease(gpus=2) as gpus:
         assert (gpus.ids, gpus.indices, gpus.is_held) == (["FAKE-0", "FAKE-1"], [0, 1], True)
@@ -62,13 +62,13 @@ def test_gpus_are_held_and_visible_inside_and_given_back_after(monkeypatch: pyte
     assert is_free(2)
 
 
-def test_an_error_inside_gives_them_back_too() -> None:
+def test_an_exception_in_the_block_releases_them_too() -> None:
     with pytest.raises(KeyError), dibs.lease():
         raise KeyError
     assert is_free(2)
 
 
-def test_a_handle_is_released_by_hand_and_twice_is_harmless() -> None:
+def test_a_handle_can_be_released_manually_and_twice_is_harmless() -> None:
     held = dibs.lease(gpu_ids=[1], visible="index").acquire()
     assert (held.ids, os.environ["CUDA_VISIBLE_DEVICES"]) == (["FAKE-1"], "1")
     with pytest.raises(errors.Conflict, match="this lease already holds GPU 1"):
@@ -81,7 +81,7 @@ def test_a_handle_is_released_by_hand_and_twice_is_harmless() -> None:
         assert held.ids == ["FAKE-1"]
 
 
-def test_a_function_has_gpus_of_its_own_for_each_call() -> None:
+def test_a_decorated_function_leases_gpus_for_each_call() -> None:
     @dibs.lease(gpus=1)
     def visible(depth: int) -> str:
         """Say what is visible here."""
@@ -94,7 +94,7 @@ def test_a_function_has_gpus_of_its_own_for_each_call() -> None:
     assert is_free(2)
 
 
-def test_two_leases_are_seen_together_and_each_knows_its_own() -> None:
+def test_the_gpus_of_two_leases_are_visible_together() -> None:
     first, second = dibs.lease().acquire(), dibs.lease().acquire()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "FAKE-0,FAKE-1"
     assert [each.environ["CUDA_VISIBLE_DEVICES"] for each in (first, second)] == ["FAKE-0", "FAKE-1"]
@@ -114,18 +114,18 @@ def test_leases_with_vram_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_free(1)
 
 
-def test_who_does_not_want_to_wait_is_told_who_holds_them() -> None:
+def test_without_blocking_the_error_names_the_holders() -> None:
     with dibs.lease(gpus=2):
         with pytest.raises(errors.Busy, match=rf"1 GPU cannot be had now: GPU 0: .* python {os.getpid()}") as caught:
             dibs.lease(blocking=False).acquire()
         assert not isinstance(caught.value, TimeoutError)
         with pytest.raises(errors.TimedOut, match="1 GPU cannot be had now"):
             dibs.lease(timeout=0.01).acquire()
-    # Nobody is left in the line.
+    # No ticket is left in the line.
     assert not line()
 
 
-def test_a_thread_waits_in_the_line_until_they_are_given_back() -> None:
+def test_a_thread_waits_in_the_line_until_they_are_released() -> None:
     got: list[list[str]] = []
 
     def wait() -> None:
@@ -142,7 +142,7 @@ def test_a_thread_waits_in_the_line_until_they_are_given_back() -> None:
     assert got == [["FAKE-0", "FAKE-1"]]
 
 
-def test_in_an_event_loop_it_waits_as_others_do() -> None:
+def test_in_an_event_loop_waiting_does_not_block() -> None:
     async def main() -> list[str]:
         @dibs.lease(gpus=2)
         async def both() -> str:
@@ -163,7 +163,7 @@ def test_in_an_event_loop_it_waits_as_others_do() -> None:
     assert is_free(2)
 
 
-def test_after_its_time_a_lease_is_given_back_and_a_new_one_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lease_is_released_at_its_time_limit_and_a_new_one_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
     held = dibs.lease(2, time=timedelta(milliseconds=1)).acquire()
     wait_for(lambda: is_free(2))
     wait_for(
@@ -172,13 +172,13 @@ def test_after_its_time_a_lease_is_given_back_and_a_new_one_has_its_own(caplog: 
     assert "lease time limit reached: GPU 0, 1 released. No process was stopped." in caplog.text
     held.release()
     with dibs.lease(time="8h") as gpus:
-        # The end of an earlier time is none of its business.
+        # The time limit of an earlier lease does not affect it.
         gpus._expire([])
         assert gpus.is_held
     assert is_free(2)
 
 
-def test_what_is_set_for_who_shares_goes_with_the_last_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_for_sharing_are_reset_with_the_last_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
     with dibs.lease(vram="1G"):
         seen = os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"], os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]
@@ -186,7 +186,7 @@ def test_what_is_set_for_who_shares_goes_with_the_last_lease(monkeypatch: pytest
     assert ("XLA_PYTHON_CLIENT_PREALLOCATE" in os.environ, os.environ["TF_FORCE_GPU_ALLOW_GROWTH"]) == (False, "false")
 
 
-def test_intel_gpus_have_a_variable_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intel_gpus_use_their_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIBS_DEVICES", "intel:0,3")
     monkeypatch.delenv("ZE_AFFINITY_MASK", raising=False)
     with dibs.lease(), dibs.lease() as second:
@@ -195,7 +195,7 @@ def test_intel_gpus_have_a_variable_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert "ZE_AFFINITY_MASK" not in os.environ
 
 
-def test_a_lease_by_hand_prints_the_variable_of_the_gpus(machine: Path) -> None:
+def test_lease_on_the_command_line_prints_the_variable_of_the_gpus(machine: Path) -> None:
     environ = {**os.environ, "DIBS_DEVICES": "intel:0,3"}
     shell = f"exec {sys.executable} -m dibs lease --gpu-ids 3"
     with subprocess.Popen(["sh", "-c", shell], env=environ, stdout=subprocess.PIPE, text=True) as held:
@@ -205,8 +205,8 @@ def test_a_lease_by_hand_prints_the_variable_of_the_gpus(machine: Path) -> None:
     assert held.returncode == 0
 
 
-def test_every_option_of_the_command_line_that_means_something_here_is_a_keyword() -> None:
-    """What is left out is about the shell or the process that asks; `--no-wait` is `blocking=False`."""
+def test_every_applicable_option_of_the_command_line_is_a_keyword() -> None:
+    """The others are about the shell or the calling process; `--no-wait` is `blocking=False`."""
     spoken = {keywords.name(option) for option in lease.OPTIONS}
     typed = {option.names[-1].lstrip("-").replace("-", "_") for option in typed_lease.OPTIONS}
     assert typed - spoken == {"env", "pid", "release", "shell", "no_wait"}
@@ -230,13 +230,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("told", "says"), WRONG)
-def test_what_is_wrong_is_one_clear_error(told: dict[str, Any], says: str) -> None:
+def test_a_mistake_is_one_clear_error(told: dict[str, Any], says: str) -> None:
     with pytest.raises(errors.UserError) as caught:
         dibs.lease(**told).acquire()
     assert str(caught.value).startswith(says)
 
 
-def test_a_process_that_has_started_cuda_gets_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_with_initialized_cuda_cannot_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in is what torch offers: `torch.cuda.is_initialized()`."""
     torch = ModuleType("torch")
     torch.cuda = SimpleNamespace(is_initialized=lambda: True)  # type: ignore[attr-defined]
@@ -255,18 +255,18 @@ def test_a_process_that_has_started_cuda_gets_no_others(monkeypatch: pytest.Monk
     ("opened", "says"),
     [
         ([], None),
-        # NVML, which only looks, has these open.
+        # NVML, which only reads, has these open.
         (["/dev/nvidiactl", "/dev/nvidia0", "socket:[1]"], None),
         (["/dev/nvidia-uvm"], "this process has /dev/nvidia-uvm open"),
         (["/dev/kfd"], "this process has /dev/kfd open"),
     ],
 )
-def test_open_files_tell_whether_cuda_was_started(opened: list[str], says: str | None) -> None:
+def test_initialized_cuda_is_detected_by_open_files(opened: list[str], says: str | None) -> None:
     why = lease.describe_cuda_use(False, opened)
     assert why is None if says is None else str(why).startswith(says)
 
 
-def test_gpus_that_are_still_in_use_when_given_back_are_said(
+def test_releasing_gpus_that_are_still_in_use_logs_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     torch = ModuleType("torch")
@@ -276,8 +276,8 @@ def test_gpus_that_are_still_in_use_when_given_back_are_said(
     assert "GPU 0 released, but torch has initialized CUDA in this process" in caplog.text
 
 
-def test_a_forked_child_keeps_them_for_as_long_as_it_lives() -> None:
-    """It may use them: giving them to somebody else while it does would be wrong."""
+def test_a_forked_child_keeps_them_until_it_exits() -> None:
+    """It may use them: another user must not get them while it does."""
     go, tell = os.pipe()
     with dibs.lease(gpus=2):
         child = os.fork()
@@ -293,7 +293,7 @@ def test_a_forked_child_keeps_them_for_as_long_as_it_lives() -> None:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_a_program_keeps_them_only_if_it_is_told_to(keeps: bool) -> None:
+def test_a_child_program_keeps_them_only_on_request(keeps: bool) -> None:
     with dibs.lease(gpus=2) as gpus:
         program = subprocess.Popen(
             ["cat"], stdin=subprocess.PIPE, pass_fds=gpus.fds if keeps else (), env=os.environ | gpus.environ
@@ -303,7 +303,7 @@ def test_a_program_keeps_them_only_if_it_is_told_to(keeps: bool) -> None:
     assert is_free(2)
 
 
-def test_who_is_killed_gives_them_back() -> None:
+def test_a_killed_process_releases_them() -> None:
     program = "import dibs, time\nwith dibs.lease(gpus=2) as gpus: print(*gpus.ids, flush=True); input()"
     holder = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None
@@ -314,13 +314,13 @@ def test_who_is_killed_gives_them_back() -> None:
     assert is_free(2)
 
 
-def test_it_says_what_it_is() -> None:
+def test_the_repr_shows_the_request_and_the_gpus() -> None:
     held = dibs.lease(gpus=1, prefer=[1])
     assert repr(held) == "<dibs.lease(gpus=1, prefer=[1])>"
     with held:
         assert repr(held) == "<dibs.lease(gpus=1, prefer=[1]) of GPU 1>"
 
 
-def test_the_decorator_keeps_the_types(machine: Path) -> None:
+def test_the_decorator_preserves_types(machine: Path) -> None:
     call: Callable[[int], int] = dibs.lease()(lambda number: number + 1)
     assert call(1) == 2

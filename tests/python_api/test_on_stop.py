@@ -68,7 +68,7 @@ while True: signal.pause()
 """
 
 
-def test_the_callback_hears_of_warning_and_stop_and_the_program_ends_as_without(programs: list[Program]) -> None:
+def test_the_callback_is_called_for_warning_and_stop_and_the_exit_is_unchanged(programs: list[Program]) -> None:
     programs.append(program := Program(WAITING))
     assert program.reads() == "ready"
     program.gets(signal.SIGUSR1)
@@ -78,7 +78,7 @@ def test_the_callback_hears_of_warning_and_stop_and_the_program_ends_as_without(
     assert program.end() == -signal.SIGTERM
 
 
-def test_a_warning_that_comes_twice_is_told_once(programs: list[Program]) -> None:
+def test_a_repeated_warning_is_reported_once(programs: list[Program]) -> None:
     programs.append(program := Program(WAITING))
     assert program.reads() == "ready"
     program.gets(signal.SIGUSR1)
@@ -88,7 +88,7 @@ def test_a_warning_that_comes_twice_is_told_once(programs: list[Program]) -> Non
     assert program.reads() == "saved 30.0"
 
 
-def test_who_asks_whether_it_is_stopping_ends_by_itself(programs: list[Program]) -> None:
+def test_a_program_that_polls_is_stopping_can_exit_by_itself(programs: list[Program]) -> None:
     text = """
 dibs.is_stopping()
 say("ready")
@@ -102,7 +102,7 @@ sys.exit(7)
     assert (program.reads(), program.end()) == ("saved", 7)
 
 
-def test_a_handler_that_was_there_before_is_called_too(programs: list[Program]) -> None:
+def test_an_existing_signal_handler_is_called_too(programs: list[Program]) -> None:
     text = f"signal.signal(signal.SIGTERM, lambda *_: (say('mine'), os._exit(3)))\n{WAITING}"
     programs.append(program := Program(text))
     assert program.reads() == "ready"
@@ -111,8 +111,8 @@ def test_a_handler_that_was_there_before_is_called_too(programs: list[Program]) 
     assert program.end() == 3
 
 
-def test_a_forked_worker_ends_without_a_word_and_its_parent_hears_nothing(programs: list[Program]) -> None:
-    """A data loader ends its workers with TERM; that is no stop of the job."""
+def test_a_forked_worker_ends_without_the_callback_of_its_parent(programs: list[Program]) -> None:
+    """A data loader ends its workers with TERM; that does not stop the job."""
     text = """
 dibs.on_stop(lambda left: say("saved", left))
 child = os.fork()
@@ -137,10 +137,10 @@ while True: signal.pause()
     assert program.reads() == "saved 30.0"
 
 
-def test_when_the_main_thread_is_lost_in_c_another_one_saves(programs: list[Program], tmp_path: Path) -> None:
-    """A mutex that is locked twice: no signal gets it out of there.
+def test_if_the_main_thread_is_stuck_in_c_another_thread_calls_back(programs: list[Program], tmp_path: Path) -> None:
+    """A mutex that is locked twice: no signal gets the thread out of there.
 
-    Nobody takes the interpreter from the main thread before it is in C, so it is there when somebody else can speak.
+    The main thread keeps the interpreter until it is in C, so it is there when another thread can print.
     """
     kept = tmp_path / "saved"
     text = """
@@ -167,7 +167,7 @@ libc.pthread_mutex_lock(mutex)
     assert program.process.poll() is None
 
 
-def test_it_wants_the_main_thread(programs: list[Program]) -> None:
+def test_on_stop_must_be_called_in_the_main_thread(programs: list[Program]) -> None:
     text = """
 def wrong():
     try: dibs.on_stop(print)
@@ -179,7 +179,7 @@ thread = threading.Thread(target=wrong); thread.start(); thread.join()
     assert program.end() == 0
 
 
-def test_what_the_environment_announces() -> None:
+def test_stop_signals_are_read_from_the_environment() -> None:
     assert on_stop.stop_signals({}) == {}
     assert on_stop.stop_signals({"DIBS_STOP": "TERM@30"}) == {signal.SIGTERM: 30.0}
     told = {"DIBS_STOP": "TERM@0.5", "DIBS_WARN": "USR2@7200"}
@@ -188,6 +188,6 @@ def test_what_the_environment_announces() -> None:
         on_stop.stop_signals({"DIBS_WARN": "soon"})
 
 
-def test_a_callback_is_a_function() -> None:
+def test_a_callback_must_be_a_function() -> None:
     with pytest.raises(UserError, match="on_stop expected a function of the seconds left, got 12"):
         on_stop.on_stop(12)  # type: ignore[type-var]

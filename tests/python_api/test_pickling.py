@@ -1,4 +1,4 @@
-"""What can be sent to another process, and how: by import name, by value, or not at all."""
+"""How objects are sent to another process: by import name, by value, or not at all."""
 
 import functools
 import math
@@ -33,25 +33,25 @@ def of_main(name="helper"):
 @pytest.mark.parametrize(
     "value", [1, "a", None, [1, {"b": (2.5,)}], Point(3), double, math.sqrt, functools.partial(double, 4), Point]
 )
-def test_what_can_be_imported_is_sent_by_name(value):
+def test_importable_objects_are_sent_by_name(value):
     body = pickling.dump(value, "it")
     back = pickling.loads(body)
     assert back == value or back() == value()
     assert b"cloudpickle" not in body
 
 
-def test_what_is_sent_by_name_is_not_sent_whole():
-    """The other side takes what it imports, so nothing but the name is in it."""
+def test_objects_sent_by_name_contain_only_the_name():
+    """The other side imports them."""
     found = {arg for _, arg, _ in pickletools.genops(pickling.dump(double, "it")) if isinstance(arg, str)}
     assert found == {__name__, "double"}
 
 
 @pytest.mark.parametrize("value", [lambda x: x + 1, of_main(), functools.partial(of_main())])
-def test_what_cannot_be_imported_is_sent_by_value(value):
+def test_other_objects_are_sent_by_value(value):
     assert pickling.loads(pickling.dump(value, "it"))(1) == 2
 
 
-def test_a_closure_takes_along_what_it_closes_over():
+def test_a_closure_is_sent_with_its_variables():
     factor = 3
     assert pickling.loads(pickling.dump(lambda x: x * factor, "it"))(2) == 6
 
@@ -65,13 +65,13 @@ def test_an_object_of_main_is_sent_by_value_with_its_class():
 
 
 @pytest.mark.parametrize("value", [of_main(), lambda: 0])
-def test_without_cloudpickle_the_error_names_the_cure(monkeypatch, value):
+def test_without_cloudpickle_the_error_names_the_fix(monkeypatch, value):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(pickling.Unpicklable, match=r"the call f\(\) cannot be sent by.*pip install cloudpickle"):
         pickling.dump(value, "the call f()")
 
 
-def test_a_changed_function_is_not_sent_by_a_name_that_means_another(monkeypatch):
+def test_a_replaced_function_is_not_sent_by_the_name_of_the_new_one(monkeypatch):
     other = types.FunctionType(double.__code__, globals(), "double")
     other.__module__, other.__qualname__ = __name__, "double"
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
@@ -85,7 +85,7 @@ class Refuses:
 
 
 @pytest.mark.parametrize("make", [threading.Lock, Refuses, lambda: (x for x in ())])
-def test_what_nobody_can_send_is_one_clear_error(make):
+def test_an_object_that_cannot_be_pickled_is_one_clear_error(make):
     with pytest.raises(pickling.Unpicklable, match="the result cannot be pickled"):
         pickling.dump(make(), "the result")
 
@@ -102,5 +102,5 @@ def test_what_nobody_can_send_is_one_clear_error(make):
         ("dibs.sweep_handles", "Sweep", dibs.Sweep),
     ],
 )
-def test_what_release_0_1_sent_by_name_is_found_where_it_is_now(module, name, now):
+def test_names_sent_by_release_0_1_are_found_in_their_new_modules(module, name, now):
     assert pickling.loads(f"c{module}\n{name}\n.".encode()) is now

@@ -1,4 +1,4 @@
-"""docs/python.md: its code runs and its values are true; its recipes go on where they were stopped."""
+"""docs/python.md: its code runs and its values are correct; its recipes continue where they were stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VALUE = re.compile(r"^( *)(\S.*?) +# -> (.+)$", re.MULTILINE)
 
 
 def checked(expression: str, value: object, expected: str) -> None:
-    """Compare a value of the page with what the page says."""
+    """Compare a value with what the page says."""
     assert repr(value) == expected, expression
 
 
@@ -34,7 +34,9 @@ def _check(found: re.Match[str]) -> str:
     return f"{indent}checked({expression!r}, {expression}, {expected!r})"
 
 
-def test_the_code_of_the_page_runs_and_its_values_are_true(user_queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs_and_its_values_are_correct(
+    user_queue: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(name, raising=False)
@@ -51,7 +53,7 @@ def test_the_code_of_the_page_runs_and_its_values_are_true(user_queue: Bench, mo
 
 
 class Training:
-    """A recipe with a stand-in for its library: it does a step whenever it is told to."""
+    """A recipe with a stand-in for its library: it does a step when the test allows one."""
 
     def __init__(self, recipe: str, folder: Path) -> None:
         (folder / recipe).write_text(FILES[recipe])
@@ -73,27 +75,27 @@ class Training:
         return self.stdout.readline().strip()
 
     def does_a_step(self) -> None:
-        """Let it go on from where a step is due."""
+        """Let it continue from where a step is due."""
         assert self.reads() == "step"
         self.stdin.write("go\n")
         self.stdin.flush()
 
     def is_stopped_in_a_step(self) -> None:
-        """Send it TERM while a step is under way."""
+        """Send it TERM during a step."""
         assert self.reads() == "step"
         self.process.send_signal(signal.SIGTERM)
         self.stdin.write("go\n")
         self.stdin.flush()
 
     def end(self) -> int:
-        """Return its code, and see that it does nothing more."""
+        """Return its exit code, and check that it does nothing more."""
         assert self.reads() == ""
         self.process.communicate()
         return self.process.returncode
 
 
 @pytest.mark.parametrize("recipe", ["recipe_torch.py", "recipe_trainer.py", "recipe_lightning.py"])
-def test_a_recipe_that_is_stopped_goes_on_in_its_next_attempt(recipe: str, tmp_path: Path) -> None:
+def test_a_stopped_recipe_continues_in_its_next_attempt(recipe: str, tmp_path: Path) -> None:
     first = Training(recipe, tmp_path)
     assert first.reads() == "from step 0"
     first.does_a_step()

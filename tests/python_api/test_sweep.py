@@ -1,4 +1,4 @@
-"""`dibs.Sweep`: the points of the shell, re-run rules, results, the best run."""
+"""`dibs.Sweep`: the same points as on the command line, rules for running again, results, the best run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PAIR = {"lr": [0.1, 0.01], "bs": [32, 64]}
 
 
 def typed(*words: str) -> sweep_drafts.SweepDraft:
-    """Return what a command line asks for."""
+    """Return the request of a command line."""
     return verb.read(parse("sweep", verb.OPTIONS, words))
 
 
-#: The same sweep from Python and from the shell.
+#: The same sweep from Python and from the command line.
 EQUAL: list[tuple[str | list[str], dict[str, Any], dict[str, Any], list[str]]] = [
     (COMMAND, PAIR, {}, [COMMAND, "-p", "lr", "0.1", "0.01", "-p", "bs", "32", "64"]),
     (COMMAND, {"lr": (0.1,), "bs": range(0, 6, 2)}, {}, [COMMAND, "-p", "lr=0.1", "-p", "bs=range(0,6,2)"]),
@@ -98,12 +98,12 @@ EQUAL: list[tuple[str | list[str], dict[str, Any], dict[str, Any], list[str]]] =
 
 
 @pytest.mark.parametrize(("command", "params", "options", "words"), EQUAL)
-def test_it_asks_for_what_the_shell_asks_for(
+def test_it_makes_the_request_of_the_command_line(
     command: Any, params: dict[str, Any], options: dict[str, Any], words: list[str]
 ) -> None:
     sweep, asked = dibs.Sweep(command, params, **options), typed(*words)
     own, shells = sweep_drafts.request(sweep._draft), sweep_drafts.request(asked)
-    # How it was said is kept for people, and differs.
+    # The text for users differs.
     assert own.pop("definition") != {}
     shells.pop("definition")
     assert own == shells
@@ -122,7 +122,7 @@ def test_it_asks_for_what_the_shell_asks_for(
         ({"lr": [True, None], "bs": [1.5]}, {}, [(True, 1.5), (None, 1.5)]),
     ],
 )
-def test_the_forms_of_a_space(
+def test_a_space_can_be_given_in_several_forms(
     params: dict[str, Any], options: dict[str, Any], points: list[tuple[object, ...]]
 ) -> None:
     sweep = dibs.Sweep(COMMAND, params, **options)
@@ -130,7 +130,7 @@ def test_the_forms_of_a_space(
     assert len(sweep) == len(points)
 
 
-def test_a_parameter_may_be_there_only_under_a_condition() -> None:
+def test_a_parameter_may_have_a_condition() -> None:
     sweep = dibs.Sweep("echo {args}", {"opt": ["sgd", "adam"], "beta": [0.9, 0.99]}, when={"beta": "opt == 'adam'"})
     assert list(sweep.points()) == [
         {"opt": "sgd"},
@@ -139,7 +139,7 @@ def test_a_parameter_may_be_there_only_under_a_condition() -> None:
     ]
 
 
-def test_arrays_of_numpy_and_its_kin_are_lists() -> None:
+def test_numpy_arrays_are_lists() -> None:
     class Array:
         def tolist(self) -> list[float]:
             return [0.5, 1.0]
@@ -147,13 +147,13 @@ def test_arrays_of_numpy_and_its_kin_are_lists() -> None:
     assert [point["lr"] for point in dibs.Sweep("echo {lr}", {"lr": Array()}).points()] == [0.5, 1]
 
 
-def test_a_million_points_stream() -> None:
+def test_a_million_points_are_streamed() -> None:
     sweep = dibs.Sweep("echo {a} {b}", {"a": range(1000), "b": range(1000)})
     assert len(sweep) == 1_000_000
     assert list(itertools.islice(sweep.points(), 2)) == [{"a": 0, "b": 0}, {"a": 0, "b": 1}]
 
 
-def test_a_file_is_the_one_of_the_shell(tmp_path: Path) -> None:
+def test_a_file_is_read_as_on_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "fit.yaml"
     file.write_text("command: echo {lr}\nparameters: {lr: [1, 2]}\nname: fit\ngpus: 2\n")
     sweep = dibs.Sweep.load(file, gpus=0)
@@ -183,7 +183,7 @@ WRONG: list[tuple[Any, Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("command", "params", "options", "says"), WRONG)
-def test_what_is_wrong_is_said_before_anything_is_asked(
+def test_a_mistake_is_an_error_before_any_request(
     command: Any, params: Any, options: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DIBS_HOME", str(tmp_path / "home"))
@@ -203,7 +203,7 @@ dibs.report(loss=(lr - 0.1) ** 2, step=3)
 """
 
 
-def test_from_a_space_to_the_best_run_and_again(user_queue: Bench) -> None:
+def test_a_sweep_can_be_run_ranked_and_run_again(user_queue: Bench) -> None:
     (user_queue.folder / "train.py").write_text(TRAIN)
     command = [sys.executable, "train.py", "{lr}"]
     sweep = dibs.Sweep(command, {"lr": [0.3, 0.1, 0.9]}, name="fit", metric="loss=nothing (x)", gpus=1)
@@ -221,7 +221,7 @@ def test_from_a_space_to_the_best_run_and_again(user_queue: Bench) -> None:
     assert sweep.best("loss", goal="max")["params"] == {"lr": 0.3}
     with pytest.raises(errors.UserError, match='no run has reported "acc"; known are loss, step'):
         sweep.best("acc")
-    # Again: what failed gets a new attempt, what is done stays; a larger space adds what is new.
+    # Again: failed runs get a new attempt, finished ones stay; a larger space adds new ones.
     (user_queue.folder / "mended").touch()
     larger = dibs.Sweep(command, {"lr": [0.3, 0.1, 0.9, 0.2]}, name="fit", metric="loss=nothing (x)", gpus=1)
     assert larger.submit() == {"new": 1, "retried": 1, "done": 2}
@@ -234,7 +234,7 @@ def test_from_a_space_to_the_best_run_and_again(user_queue: Bench) -> None:
     assert repr(larger) == "<dibs.Sweep default/fit>"
 
 
-def test_who_waits_too_long_is_told_how_many_are_left(user_queue: Bench) -> None:
+def test_a_timeout_of_wait_says_how_many_are_left(user_queue: Bench) -> None:
     sweep = dibs.Sweep("echo {lr}", {"lr": [1, 2]}, name="held", hold=True)
     sweep.submit()
     with pytest.raises(errors.TimedOut, match="2 of 2 runs are not finished after 0 s"):
@@ -247,8 +247,8 @@ def test_who_waits_too_long_is_told_how_many_are_left(user_queue: Bench) -> None
     assert sweep.wait() == {"cancelled": 2}
 
 
-def test_a_table_needs_pandas_and_says_so(user_queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in has the one thing that is used of pandas."""
+def test_a_dataframe_needs_pandas_and_the_error_says_so(user_queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in has the one function of pandas that is used."""
     sweep = dibs.Sweep("echo {state}", {"state": [1]}, name="table", gpus=0)
     sweep.submit()
     sweep.wait()
@@ -262,7 +262,7 @@ def test_a_table_needs_pandas_and_says_so(user_queue: Bench, monkeypatch: pytest
     assert list(sweep.to_pandas()) == [{"job": job.id, "index": 0, "state": "done", "param.state": 1}]
 
 
-def test_a_row_has_every_name_once() -> None:
+def test_every_column_of_a_row_has_a_unique_name() -> None:
     record: sweep.Record = {
         "job": 1, "attempt": 1, "index": 0, "params": {"lr": 0.1, "job": "x"}, "state": "done",
         "numbers": {"lr": 0.2, "loss": None, "state": 3.0}, "started_at": None, "finished_at": None,
