@@ -1,4 +1,4 @@
-"""`ConfigManager`: instances, names and folders exactly as the old tool made them, however large the grid."""
+"""`ConfigManager`: instances, names and folders exactly as the old tool made them, for grids of any size."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SEEN = json.loads((Path(__file__).parent.parent / "data" / "gpu_task_scheduler.j
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
+    """An empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def drained(manager: ConfigManager) -> list[dict[str, Any]]:
-    """Return every instance that is left."""
+    """Return every remaining instance."""
     return [manager.get_next_config() for _ in range(manager.get_num_left_config())]
 
 
 def made(test_config: Any, **scheduler: Any) -> ConfigManager:
-    """Make one for a single pretend GPU."""
+    """Make a manager for a single pretend GPU."""
     return ConfigManager({"scheduler_config": {"gpu": ["0"], **scheduler}, "test_config": test_config})
 
 
 def told(call: Callable[[], object]) -> object:
-    """Return what a call returns, or the error it raises as text."""
+    """Return the result of a call, or its error as text."""
     try:
         return call()
     except KeyError as error:
@@ -46,7 +46,7 @@ def told(call: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize("case", SEEN["configs"], ids=lambda case: case["name"])
-def test_it_does_what_the_old_one_was_seen_to_do(here: Path, case: dict[str, Any]) -> None:
+def test_it_behaves_as_recorded_from_the_old_tool(here: Path, case: dict[str, Any]) -> None:
     config = eval(case["config"])
     expected = json.loads(json.dumps(case["expected"]).replace("<CWD>", str(here)))
     if "error" in expected:
@@ -74,7 +74,7 @@ def test_it_does_what_the_old_one_was_seen_to_do(here: Path, case: dict[str, Any
 
 
 @pytest.mark.parametrize("case", SEEN["folders"], ids=lambda case: case["name"])
-def test_real_projects_find_their_folders(here: Path, case: dict[str, Any]) -> None:
+def test_folder_names_of_real_projects_are_unchanged(here: Path, case: dict[str, Any]) -> None:
     root = os.path.dirname(case["first"].rstrip("/"))
     scheduler = {"config_string_value_maxlen": 1000} if "config_string_value_maxlen" in case["keys"] else {}
     if not root.startswith("<CWD>"):
@@ -97,13 +97,13 @@ def test_real_projects_find_their_folders(here: Path, case: dict[str, Any]) -> N
         ({"scheduler_config": {"gpu": ""}}, "please specify at least one gpu in scheduler_config"),
     ],
 )
-def test_what_names_no_gpu_is_refused(here: Path, config: dict[str, Any], message: str) -> None:
+def test_an_id_that_names_no_gpu_is_refused(here: Path, config: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         ConfigManager(config)
     assert str(caught.value) == message
 
 
-def test_groups_are_written_as_cuda_reads_them(here: Path) -> None:
+def test_gpu_groups_have_the_notation_of_cuda(here: Path) -> None:
     config: dict[str, Any] = {"scheduler_config": {"gpu": ["0", ["1", "2"], "MIG-x"]}}
     assert [place["name"] for place in ConfigManager(config).get_gpu_envs()] == ["gpu0", "gpu1,2", "gpuMIG-x"]
     assert config["scheduler_config"]["gpu"] == ["0", "1,2", "MIG-x"]
@@ -128,7 +128,7 @@ def test_groups_are_written_as_cuda_reads_them(here: Path) -> None:
         ([{"é": ["ü"]}], ["é-ü,"]),
     ],
 )  # fmt: skip
-def test_the_names_of_instances(here: Path, test_config: Any, names: list[str]) -> None:
+def test_instances_are_named_as_before(here: Path, test_config: Any, names: list[str]) -> None:
     assert [one["test_config_string"] for one in drained(made(test_config))] == names
 
 
@@ -144,7 +144,7 @@ def test_the_names_of_instances(here: Path, test_config: Any, names: list[str]) 
         ({"config_string_value_maxlen": 0}, "a-,b-,"),
     ],
 )
-def test_the_keys_that_shape_a_name(here: Path, scheduler: dict[str, Any], folder: str) -> None:
+def test_options_that_shape_a_name_are_respected(here: Path, scheduler: dict[str, Any], folder: str) -> None:
     if scheduler.get("config_string_value_maxlen") == 2:
         scheduler = {**scheduler, "ignored_characters_for_folder_name": []}
     one = made([{"a": [[1, 2]], "b": ["xyz"]}], **scheduler).get_next_config()
@@ -152,34 +152,34 @@ def test_the_keys_that_shape_a_name(here: Path, scheduler: dict[str, Any], folde
     assert one["work_dir"] == os.path.join(here, "results", folder)
 
 
-def test_global_values_are_the_instance_s_own(here: Path) -> None:
+def test_global_values_are_copied_for_each_instance(here: Path) -> None:
     config = {"scheduler_config": {"gpu": ["0"]}, "global_config": {"list": [1]}, "test_config": [{"a": [1, 2]}]}
     manager = ConfigManager(config)
     manager.get_next_config()["config"]["list"].append(2)
     assert manager.get_next_config()["config"]["list"] == [1]
 
 
-def test_several_can_be_made_from_one_dictionary(here: Path) -> None:
+def test_several_managers_can_be_made_from_one_dictionary(here: Path) -> None:
     config: dict[str, Any] = {"scheduler_config": {"gpu": [["0", "1"]]}, "test_config": [{"a": range(3)}]}
     first = drained(ConfigManager(config))
     assert drained(ConfigManager(config)) == first
 
 
-def test_instances_compare_and_pickle_as_the_plain_dictionaries_they_are(here: Path) -> None:
+def test_instances_compare_and_pickle_as_plain_dictionaries(here: Path) -> None:
     one, again = made([{"a": [1]}]).get_next_config(), made([{"a": [1]}]).get_next_config()
     assert one == again
     assert pickle.loads(pickle.dumps(one, 2)) == one
     assert type(one["config"]) is dict
 
 
-def test_changing_the_lists_afterwards_changes_nothing(here: Path) -> None:
+def test_changing_the_input_lists_afterwards_changes_nothing(here: Path) -> None:
     values = [1, 2]
     manager = made([{"a": values}])
     values.append(3)
     assert [one["config"]["a"] for one in drained(manager)] == [1, 2]
 
 
-def test_the_argument_of_the_next_one_means_nothing(here: Path) -> None:
+def test_the_argument_create_dir_has_no_effect(here: Path) -> None:
     made([{"a": [1]}]).get_next_config(create_dir=True)
     assert os.listdir() == ["temp"]
 
@@ -187,7 +187,7 @@ def test_the_argument_of_the_next_one_means_nothing(here: Path) -> None:
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcd"), st.lists(st.integers(0, 3), max_size=3), max_size=4), max_size=4)
 )
-def test_the_order_is_that_of_the_product(test_config: list[dict[str, list[int]]]) -> None:
+def test_instances_are_in_the_order_of_the_product(test_config: list[dict[str, list[int]]]) -> None:
     from gpu_task_scheduler.config_manager import Instances
 
     expected = [
@@ -196,7 +196,7 @@ def test_the_order_is_that_of_the_product(test_config: list[dict[str, list[int]]
     assert list(Instances(test_config)) == expected
 
 
-def test_a_million_instances_are_never_held(here: Path) -> None:
+def test_a_million_instances_are_never_in_memory(here: Path) -> None:
     tracemalloc.start()
     try:
         manager = made([{"a": range(100), "b": range(100), "c": range(100)}, {"d": range(10**12)}])

@@ -1,4 +1,4 @@
-"""The parts of GPUTaskScheduler that need no process: marks in folders, hidden GPUs, logs, classes and their files."""
+"""The parts of GPUTaskScheduler that need no process: marks in folders, GPU visibility, logs, task classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND_PHASE = Marks("m.Evaluate", "run-3")
 
 
 def claimed(folder: Path, marks: Marks = MARKS, is_forced: bool = False) -> result_folders.Claim:
-    """Claim a folder that can be had."""
+    """Claim a folder that is free."""
     claim = marks.claim(str(folder), is_forced)
     assert claim is not None
     return claim
@@ -36,12 +36,12 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["b"]
 
 
-def test_an_end_with_a_slash_means_the_same_folder(tmp_path: Path) -> None:
+def test_a_trailing_slash_means_the_same_folder(tmp_path: Path) -> None:
     claimed(Path(f"{tmp_path}/results/")).close()
     assert MARKS.claim(f"{tmp_path}/results/", False) is None
 
 
-def test_success_leaves_a_folder_as_the_old_tool_would(tmp_path: Path) -> None:
+def test_after_a_success_a_folder_looks_as_the_old_tool_left_it(tmp_path: Path) -> None:
     claimed(tmp_path / "a").close()
     MARKS.succeeded(str(tmp_path / "a"))
     assert list((tmp_path / "a").iterdir()) == []
@@ -50,7 +50,7 @@ def test_success_leaves_a_folder_as_the_old_tool_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["failed", "killed"])
-def test_what_did_not_succeed_runs_again_but_not_in_the_same_run(tmp_path: Path, is_told: bool) -> None:
+def test_a_task_that_did_not_succeed_runs_again_in_the_next_run_only(tmp_path: Path, is_told: bool) -> None:
     folder = str(tmp_path / "a")
     claimed(tmp_path / "a").close()
     if is_told:
@@ -61,17 +61,17 @@ def test_what_did_not_succeed_runs_again_but_not_in_the_same_run(tmp_path: Path,
     claimed(tmp_path / "a", LATER).close()
 
 
-def test_somebody_who_is_at_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_claimed_by_a_running_task_is_skipped(tmp_path: Path) -> None:
     claim = claimed(tmp_path / "a")
     assert LATER.is_done(str(tmp_path / "a"))
     assert LATER.claim(str(tmp_path / "a"), False) is None
-    # Told to run it whatever is there, it does.
+    # A forced run ignores the claim.
     assert claimed(tmp_path / "a", LATER, is_forced=True).fd is None
     claim.close()
     assert not LATER.is_done(str(tmp_path / "a"))
 
 
-def test_a_second_phase_does_not_touch_what_the_first_says(tmp_path: Path) -> None:
+def test_the_success_of_a_second_phase_keeps_the_failure_of_the_first(tmp_path: Path) -> None:
     folder = str(tmp_path / "a")
     claimed(tmp_path / "a").close()
     MARKS.failed(folder, "exit code 1")
@@ -80,7 +80,7 @@ def test_a_second_phase_does_not_touch_what_the_first_says(tmp_path: Path) -> No
     assert not LATER.is_done(folder)
 
 
-def test_a_second_phase_that_fails_does_not_make_the_first_run_again(tmp_path: Path) -> None:
+def test_the_failure_of_a_second_phase_does_not_rerun_the_first(tmp_path: Path) -> None:
     folder = str(tmp_path / "a")
     claimed(tmp_path / "a").close()
     MARKS.succeeded(folder)
@@ -97,36 +97,36 @@ def test_a_task_that_empties_its_folder_and_fails_is_not_done(tmp_path: Path) ->
     assert not LATER.is_done(str(tmp_path / "a"))
 
 
-def test_a_task_that_removes_its_folder_may(tmp_path: Path) -> None:
+def test_a_task_may_remove_its_folder(tmp_path: Path) -> None:
     MARKS.succeeded(str(tmp_path / "gone"))
     MARKS.failed(str(tmp_path / "gone"), "exit code 1")
     assert not MARKS.is_done(str(tmp_path / "gone"))
 
 
-def test_a_file_in_place_of_the_folder_counts_as_it_did(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_counts_as_done(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     assert MARKS.is_done(str(tmp_path / "a"))
     assert MARKS.claim(str(tmp_path / "a"), False) is None
 
 
-def test_a_name_that_is_too_long_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long") as caught:
         MARKS.claim(str(tmp_path / ("x" * 300)), False)
     assert str(caught.value.filename).endswith("xxx")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_mark_says_what_it_is(tmp_path: Path) -> None:
+def test_the_mark_explains_itself(tmp_path: Path) -> None:
     claimed(tmp_path / "a").close()
     MARKS.failed(str(tmp_path / "a"), "exit code 1")
     assert (tmp_path / "a" / ".unfinished.m.Task").read_text() == "run-1\nexit code 1" + result_folders.EXPLANATION
 
 
-# -- hidden GPUs
+# -- GPU visibility
 
 
 @pytest.mark.parametrize("before", [{}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": ""}])
-def test_gpus_are_hidden_and_shown_again_as_they_were(before: dict[str, str]) -> None:
+def test_gpus_are_hidden_and_shown_again(before: dict[str, str]) -> None:
     environ = dict(before)
     gpu_visibility.hide(environ, is_up=False)
     gpu_visibility.hide(environ, is_up=False)
@@ -137,7 +137,7 @@ def test_gpus_are_hidden_and_shown_again_as_they_were(before: dict[str, str]) ->
     assert environ == before
 
 
-def test_what_somebody_chose_meanwhile_stays() -> None:
+def test_a_value_set_meanwhile_is_kept() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "0"}
     gpu_visibility.hide(environ, is_up=False)
     environ["CUDA_VISIBLE_DEVICES"] = "3"
@@ -148,7 +148,9 @@ def test_what_somebody_chose_meanwhile_stays() -> None:
 @pytest.mark.parametrize(
     ("environ", "is_up"), [({}, True), ({gpu_visibility.WORKER: "gpu0"}, False)], ids=["up", "task"]
 )
-def test_where_it_would_be_wrong_nothing_is_hidden(environ: dict[str, str], is_up: bool) -> None:
+def test_gpus_are_not_hidden_from_a_process_that_uses_them_or_was_restricted(
+    environ: dict[str, str], is_up: bool
+) -> None:
     before = dict(environ)
     gpu_visibility.hide(environ, is_up)
     assert environ == before
@@ -163,7 +165,7 @@ def test_where_it_would_be_wrong_nothing_is_hidden(environ: dict[str, str], is_u
         (["/dev/kfd"], True),
     ],
 )
-def test_who_merely_looks_at_gpus_does_not_use_them(files: list[str], is_up: bool) -> None:
+def test_a_process_that_only_queries_gpus_does_not_use_them(files: list[str], is_up: bool) -> None:
     assert gpu_visibility.uses_cuda(files) is is_up
 
 
@@ -171,10 +173,10 @@ def test_this_process_uses_no_gpu() -> None:
     assert not gpu_visibility.is_cuda_up()
 
 
-# -- what a task sees
+# -- the environment of a task
 
 
-def test_the_environment_of_a_task() -> None:
+def test_a_task_gets_its_environment() -> None:
     task = Task(Place("gpu0,1", "0,1", ("0", "1")), "a", None, -1, ())
     assert workers.environ(task, {"X": "1", "CUDA_VISIBLE_DEVICES": "5"}) == {
         "X": "1",
@@ -187,30 +189,30 @@ def test_the_environment_of_a_task() -> None:
     assert chosen.items() <= workers.environ(task, chosen).items()
 
 
-def test_the_plain_task_does_nothing() -> None:
+def test_the_base_class_task_does_nothing() -> None:
     task = GPUTask({"a": 1}, "folder")
     task.main()
     assert (task._config, task._work_dir, task.required_env()) == ({"a": 1}, "folder", {})
 
 
-# -- classes
+# -- task classes
 
 
-def test_a_class_is_known_by_its_module_and_its_file() -> None:
+def test_a_class_is_identified_by_its_module_and_file() -> None:
     source = sources.source_of_class(GPUTask)
     assert (source.module, source.qualname) == ("gpu_task_scheduler.gpu_task", "GPUTask")
     assert source.path == os.path.abspath(sys.modules["gpu_task_scheduler.gpu_task"].__file__ or "")
     assert sources.find(source) is GPUTask
 
 
-def test_a_class_may_be_inside_another() -> None:
+def test_a_class_may_be_nested() -> None:
     assert (
         sources.find(sources.source_of_class("dibs_compat.gpu_tasks.sources:Source.__init__"))
         is sources.Source.__init__
     )
 
 
-def test_a_class_that_was_typed_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_from_an_interactive_session_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     import types
 
     monkeypatch.setitem(sys.modules, "typed", types.ModuleType("typed"))
@@ -220,14 +222,14 @@ def test_a_class_that_was_typed_is_refused_with_what_to_do(monkeypatch: pytest.M
 
 
 def raise_with_hint(own: type) -> None:
-    """Raise what people see."""
+    """Raise the error with its hint."""
     try:
         sources.source_of_class(own)
     except errors.UserError as error:
         raise errors.UserError(error.line()) from error
 
 
-def test_a_module_is_found_by_its_file_where_its_name_leads_elsewhere(tmp_path: Path) -> None:
+def test_a_module_is_found_by_its_file_if_its_name_is_ambiguous(tmp_path: Path) -> None:
     (tmp_path / "far_task.py").write_text("class Far: pass\n")
     source = sources.Source("far_task", "Far", str(tmp_path / "far_task.py"))
     try:
@@ -239,9 +241,7 @@ def test_a_module_is_found_by_its_file_where_its_name_leads_elsewhere(tmp_path: 
 # -- the log
 
 
-def test_the_lines_of_the_log_name_the_lines_of_the_old_source(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_lines_have_the_line_numbers_of_the_old_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = journals.Journal(str(tmp_path / "scheduler.log"))
     journal.tell("gpu0", journals.TaskEvent.RECEIVES, "a-1,")
     journal.tell("gpu0", journals.TaskEvent.SKIPS, "a-1,")
@@ -259,13 +259,13 @@ def test_the_lines_of_the_log_name_the_lines_of_the_old_source(
     assert capsys.readouterr().err.splitlines()[0].endswith(" INFO gpu0 receives task a-1,")
 
 
-def test_an_instance_without_parameters_has_the_old_line(tmp_path: Path) -> None:
+def test_an_instance_without_parameters_has_the_old_log_line(tmp_path: Path) -> None:
     journal = journals.Journal(str(tmp_path / "scheduler.log"))
     journal.tell("gpu0", journals.TaskEvent.RECEIVES, "")
     assert (tmp_path / "scheduler.log").read_text().endswith("INFO gpu0 receives task \n")
 
 
-def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+def test_an_unwritable_log_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         journals.Journal(str(tmp_path / "no" / "scheduler.log"))
 
@@ -273,8 +273,8 @@ def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None
 # -- packets
 
 
-def test_the_last_words_of_somebody_who_did_not_listen_are_heard() -> None:
-    """The kernel tells first that something was left unread, and only then what was sent before."""
+def test_the_last_packet_of_a_peer_that_closed_early_is_received() -> None:
+    """The kernel first reports that something was left unread, and only then what was sent before."""
     ours, its = messages.pair()
     with ours:
         messages.send(ours, "never read")
@@ -285,7 +285,7 @@ def test_the_last_words_of_somebody_who_did_not_listen_are_heard() -> None:
         assert not messages.send(ours, "anybody?")
 
 
-def test_descriptors_come_with_a_packet() -> None:
+def test_descriptors_are_received_with_a_packet() -> None:
     ours, its = messages.pair()
     with ours, its:
         fd = messages.file(b"content")

@@ -1,4 +1,4 @@
-"""The shapes in which real projects use GPUTaskScheduler, from the first run to what collects their results.
+"""How real projects use GPUTaskScheduler, from the first run to the collection of results.
 
 After PacGAN, InfoGAN-CR, DoppelGANger and BSN: their configurations and the way their scripts, tasks and folders are
 arranged; the work itself is a few lines of ours.
@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def verbs(lines: list[str]) -> list[str]:
-    """Return what was said, without of what."""
+    """Return the log messages without their subjects."""
     return sorted(line.split()[3] for line in lines)
 
 
@@ -79,8 +79,8 @@ config = {
 """
 
 
-def test_like_pacgan(project: Project) -> None:
-    """Variables by a file in the folder; classes and arrays as values; modules beside the script."""
+def test_a_project_like_pacgan_runs(project: Project) -> None:
+    """Variables from a file in the folder; classes and arrays as values; modules beside the script."""
     project.write("model.py", "class Model:\n    def __init__(self, packing):\n        self.width = packing * 28\n")
     project.write("numpy_like.py", "class Array(list):\n    def total(self):\n        return sum(self)\n")
     project.write(
@@ -173,8 +173,8 @@ while manager.get_num_left_config() > 0:
 """
 
 
-def test_like_infogan_cr(project: Project) -> None:
-    """Three phases in the same folders, tasks that look at the others' folders, and a script that collects."""
+def test_a_project_like_infogan_cr_runs(project: Project) -> None:
+    """Three phases in the same folders, tasks that read the folders of others, and a script that collects."""
     keys = {
         "gpu": ["0", "1"],
         "temp_folder": "temp",
@@ -257,8 +257,8 @@ class GANGenerateTask(GPUTask):
 """
 
 
-def test_like_doppelganger(project: Project) -> None:
-    """A script in a folder of its own, everything else beside that folder, and a phase that finds checkpoints."""
+def test_a_project_like_doppelganger_runs(project: Project) -> None:
+    """A script in a separate folder, everything else beside that folder, and a phase that finds checkpoints."""
     keys = {"gpu": ["0"], "config_string_value_maxlen": 1000, "result_root_folder": "../results"}
     grid = [{"dataset": ["web"], "epoch": [400], "run": [0, 1], "aux_disc": [True], "epoch_checkpoint_freq": [1]}]
     for name, text in {
@@ -295,7 +295,7 @@ def test_like_doppelganger(project: Project) -> None:
 
 
 def test_480_instances_in_450_folders(project: Project) -> None:
-    """Blocks that overlap: what has a folder already is skipped, also while it still runs."""
+    """Blocks that overlap: an instance with an existing folder is skipped, even while it still runs."""
     project.write(
         "bsn_task.py",
         "import os\nfrom gpu_task_scheduler.gpu_task import GPUTask\n"
@@ -336,7 +336,7 @@ print(answers)
 """
 
 
-def test_like_a_service_that_makes_a_scheduler_for_each_request(project: Project) -> None:
+def test_a_service_that_makes_a_scheduler_per_request_runs(project: Project) -> None:
     """Several in the threads of one process, on one GPU, with the class in a package and from JSON."""
     project.write("tasks/__init__.py", "")
     project.write("tasks/helpers.py", "def note(path, value):\n    open(path, 'w').write(str(value))\n")
@@ -353,8 +353,8 @@ def test_like_a_service_that_makes_a_scheduler_for_each_request(project: Project
 
 
 @pytest.mark.parametrize("how", ["script", "module"])
-def test_everything_in_one_file_with_variables(project: Project, how: str) -> None:
-    """The class and the values are the script's own, and the task starts again in a fresh interpreter."""
+def test_a_project_in_one_file_with_variables_runs(project: Project, how: str) -> None:
+    """The class and the values are defined in the script, and the task starts in a fresh interpreter."""
     project.write("app/__init__.py", "")
     project.write("app/names.py", "EXTRA = 'x'\n")
     relative = "from .names import EXTRA\n" if how == "module" else "from app.names import EXTRA\n"
@@ -374,13 +374,13 @@ def test_everything_in_one_file_with_variables(project: Project, how: str) -> No
         project.write("go.py", "import runpy\nrunpy.run_module('app.run', run_name='__main__', alter_sys=True)\n")
     done = project.run("go.py" if how == "module" else "run.py")
     assert verbs(console(done)) == ["finished", "finishes", "receives"], done.stderr
-    # What stands before the scheduler is run to find the class; what stands behind it is not.
+    # The code before the scheduler is run to find the class; the code after it is not.
     assert "before" in done.stdout
     assert done.stdout.count("after") == 1
     assert (project.folder / "results" / "worker.log").read_text().endswith("x 7\n")
 
 
-def test_values_of_the_script_for_a_class_of_a_module_with_variables(project: Project) -> None:
+def test_values_defined_in_the_script_work_with_a_class_of_a_module(project: Project) -> None:
     project.write(
         "run.py",
         "from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler\n"

@@ -1,4 +1,4 @@
-"""`GPUTaskScheduler`: the old tool's observed behaviour, and what was wrong with it gone."""
+"""`GPUTaskScheduler`: the recorded behaviour of the old tool, without its bugs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu_tasks import Project, console, without_moments
 SEEN = json.loads((Path(__file__).parent.parent / "data" / "gpu_task_scheduler.json").read_text())
 RUNS = {case["name"]: case for case in SEEN["runs"]}
 
-#: The main script, below a lease.
+#: The main script, inside a lease.
 LEASED = [sys.executable, "-m", "dibs", "lease", "--gpu-ids", "1", sys.executable, "main.py"]
 
 MARK = ".unfinished.my_gpu_task.MyGPUTask"
@@ -38,7 +38,7 @@ def config(*blocks: dict[str, Any], gpus: list[Any] | None = None, **scheduler: 
 
 
 def expected(case: dict[str, Any], project: Project) -> dict[str, Any]:
-    """Return what a case expects, with the folders of this one."""
+    """Return the expected result of a case, with the folders of this one."""
     text = json.dumps(case["expected"]).replace("<CWD>", str(project.folder))
     return dict(json.loads(text.replace("<VENV>/bin", str(Path(sys.executable).parent))))
 
@@ -52,7 +52,7 @@ def files(project: Project, *but: str) -> set[str]:
 
 
 def check_files(project: Project, expected: dict[str, Any]) -> None:
-    """Compare every file that a run has made with what the old tool left."""
+    """Compare every file of a run with what the old tool left."""
     assert files(project) == set(expected)
     for name, content in expected.items():
         text = "" if content == "<binary>" else (project.folder / name).read_text()
@@ -68,18 +68,18 @@ def check_files(project: Project, expected: dict[str, Any]) -> None:
             assert text == content
 
 
-def test_groups_and_environment_as_the_old_tool_did_it(project: Project) -> None:
+def test_groups_and_environment_equal_the_old_tool(project: Project) -> None:
     case = RUNS["run_groups_env"]
     wanted = expected(case, project)
     project.configure(eval(case["config"]))
     done = project.run()
     assert (done.returncode, done.stdout) == (wanted["exit"], wanted["stdout"])
-    # In which order two GPUs are told of is not promised.
+    # The order in which two GPUs report is not defined.
     assert sorted(console(done)) == sorted(wanted["console_stderr_log_lines"])
     check_files(project, wanted["files"])
 
 
-def test_ctrl_c_as_the_old_tool_did_it(project: Project) -> None:
+def test_ctrl_c_behaves_as_in_the_old_tool(project: Project) -> None:
     case = RUNS["run_sigint"]
     text = json.dumps(case).replace(",sleep-5,", ",wait-5,").replace('"sleep": 5', '"wait": 5')
     wanted = expected(json.loads(text), project)
@@ -97,8 +97,8 @@ def test_ctrl_c_as_the_old_tool_did_it(project: Project) -> None:
     check_files(project, wanted["files"])
 
 
-def test_a_task_in_each_way(project: Project) -> None:
-    """Nothing is lost: an error, a code, a signal, and what comes after them; only what succeeded is done."""
+def test_every_outcome_of_a_task_is_recorded(project: Project) -> None:
+    """An error, an exit code, a signal, and the tasks after them; only successful ones are done."""
     blocks = [{"a": [1], "fail": [True]}, {"a": [2], "rc": [0, 3]}, {"a": [3], "die": [9, 11]}, {"a": [4]}]
     project.configure(config(*blocks))
     done = project.run()
@@ -129,7 +129,7 @@ def test_a_task_in_each_way(project: Project) -> None:
     assert [line.split()[-1] for line in again if " skips " in line] == ["a-2,rc-0,", "a-4,"]
 
 
-def test_failures_raise_if_asked(project: Project) -> None:
+def test_failures_raise_on_request(project: Project) -> None:
     project.configure(config({"a": [1], "fail": [True]}))
     done = project.run(GPU_TASK_EXIT_STATUS="1")
     assert (done.returncode, done.stdout) == (1, "")
@@ -147,7 +147,7 @@ def test_failures_raise_if_asked(project: Project) -> None:
     assert project.run("asks.py").stdout == "0 0 [('a-1,fail-True,', 'exit code 1')]\n"
 
 
-def test_a_folder_of_the_old_tool_counts_as_done(project: Project) -> None:
+def test_a_finished_folder_of_the_old_tool_counts_as_done(project: Project) -> None:
     (project.folder / "results" / "a-1,").mkdir(parents=True)
     project.configure(config({"a": [1]}, gpus=["0", "1"]))
     assert console(project.run()) == [
@@ -159,7 +159,7 @@ def test_a_folder_of_the_old_tool_counts_as_done(project: Project) -> None:
     assert list((project.folder / "results" / "a-1,").iterdir()) == []
 
 
-def test_what_is_done_is_skipped_without_waiting_for_a_gpu(project: Project) -> None:
+def test_finished_tasks_are_skipped_without_waiting_for_a_gpu(project: Project) -> None:
     project.configure(config({"a": [1]}))
     project.run()
     from dibs.leases import device_lease
@@ -171,23 +171,23 @@ def test_what_is_done_is_skipped_without_waiting_for_a_gpu(project: Project) -> 
         lease.close()
 
 
-def test_a_forced_run_does_it_again_and_truncates_the_log(project: Project) -> None:
+def test_a_forced_run_repeats_a_task_and_truncates_the_log(project: Project) -> None:
     project.configure(config({"a": [1]}, force_rerun=True))
     for _ in range(2):
         assert console(project.run())[1] == "<TIME> INFO gpu0 finishes task a-1,"
     assert project.log("a-1,") == "err line\nhello 1\n"
 
 
-def test_no_log_and_no_scheduler_log(project: Project) -> None:
+def test_both_logs_can_be_disabled(project: Project) -> None:
     project.configure(config({"a": [1]}, log_file=None, scheduler_log_file_path=None))
     done = project.run()
     assert console(done)[-1] == "<TIME> INFO gpu0 finished"
-    # Without a file the console has the moments of the file.
+    # Without a file the console has the times of the file.
     assert done.stderr[:5].rstrip(",").isalpha() or done.stderr[3] == ","
     assert files(project) == {"results/a-1,/out.json", "temp/gpu0_worker.pkl"}
 
 
-def test_every_key_and_relative_folders(project: Project) -> None:
+def test_every_option_and_relative_folders_are_supported(project: Project) -> None:
     keys = {
         "result_root_folder": "../elsewhere",
         "temp_folder": "scratch",
@@ -216,7 +216,7 @@ def test_every_key_and_relative_folders(project: Project) -> None:
     ],
     ids=["lambda", "a number", "no name", "no dictionary"],
 )
-def test_what_killed_the_old_worker_is_a_failed_task_and_the_next_one_runs(
+def test_what_crashed_the_old_worker_is_a_failed_task_and_the_next_one_runs(
     project: Project, text: str, why: str
 ) -> None:
     project.configure(f"config = {config({'a': [1]}, {'a': [2]})!r}\n{text}\n")
@@ -230,7 +230,7 @@ def test_what_killed_the_old_worker_is_a_failed_task_and_the_next_one_runs(
     )
 
 
-def test_a_class_in_the_script_itself_runs_the_script_once(project: Project) -> None:
+def test_a_class_defined_in_the_script_runs_the_script_once(project: Project) -> None:
     own = (project.folder / "my_gpu_task.py").read_text()
     script = own + (project.folder / "main.py").read_text().replace("from my_gpu_task import MyGPUTask\n", "")
     project.configure(config({"a": [1, 2], "thing": [0]}))
@@ -244,7 +244,7 @@ def test_a_class_in_the_script_itself_runs_the_script_once(project: Project) -> 
     assert project.log("a-1,thing-0,") == "err line\nhello 1\n"
 
 
-def test_a_script_with_two_schedulers_of_its_own_classes(project: Project) -> None:
+def test_a_script_may_have_two_schedulers_with_its_own_classes(project: Project) -> None:
     project.write("config.py", "config = {'scheduler_config': {'gpu': ['0'], 'force_rerun': True}}\n")
     project.write(
         "two.py",
@@ -258,11 +258,11 @@ def test_a_script_with_two_schedulers_of_its_own_classes(project: Project) -> No
     )
     done = project.run("two.py")
     assert done.stdout == "first\nsecond\n", done.stderr
-    # Reading the script once more for the second, what the first has written is shown to nobody but the log.
+    # The script is read again for the second; the output of the first is only in the log.
     assert project.folder.joinpath("results/worker.log").read_text() == "second\n"
 
 
-def test_a_class_by_its_name_is_imported_only_where_tasks_run(project: Project) -> None:
+def test_a_class_given_by_name_is_imported_only_in_tasks(project: Project) -> None:
     own = (project.folder / "my_gpu_task.py").read_text()
     project.write("my_gpu_task.py", f"import os\nopen('imported', 'a').write(f'{{os.getpid()}}\\n')\n{own}")
     text = (project.folder / "main.py").read_text()
@@ -279,7 +279,7 @@ def test_a_class_by_its_name_is_imported_only_where_tasks_run(project: Project) 
 
 
 @pytest.mark.parametrize("given", ["'nothing'", "':X'", "'m:'", "3"])
-def test_a_class_that_is_none_is_refused(project: Project, given: str) -> None:
+def test_a_value_that_is_no_class_is_refused(project: Project, given: str) -> None:
     project.configure(config({"a": [1]}))
     project.write("main.py", (project.folder / "main.py").read_text().replace("=MyGPUTask", f"={given}"))
     done = project.run()
@@ -290,7 +290,7 @@ def test_a_class_that_is_none_is_refused(project: Project, given: str) -> None:
     assert not (project.folder / "results").exists()
 
 
-def test_a_module_that_cannot_be_imported_fails_its_tasks_and_says_so_in_their_logs(project: Project) -> None:
+def test_a_module_that_cannot_be_imported_fails_its_tasks_with_the_error_in_their_logs(project: Project) -> None:
     project.configure(config({"a": [1, 2]}))
     project.write("main.py", (project.folder / "main.py").read_text().replace("=MyGPUTask", "='no_such:Task'"))
     done = project.run()
@@ -298,7 +298,7 @@ def test_a_module_that_cannot_be_imported_fails_its_tasks_and_says_so_in_their_l
     assert project.log("a-1,").endswith("ModuleNotFoundError: No module named 'no_such'\n")
 
 
-def test_what_a_task_leaves_running_is_ended_and_named(project: Project) -> None:
+def test_leftover_processes_of_a_task_are_ended_and_named(project: Project) -> None:
     project.write(
         "my_gpu_task.py",
         "import subprocess\nfrom gpu_task_scheduler.gpu_task import GPUTask\n"
@@ -318,7 +318,7 @@ def test_a_signal_ends_everything_and_the_rest_runs_next_time(project: Project, 
         project.pids(2)
         scheduler.send_signal(number)
         assert scheduler.wait(PATIENCE_S) == -number
-        # Not "soon": when it is gone, all is.
+        # At once: when the scheduler is gone, everything is.
         assert project.living() == []
         assert project.held("0", "1") == set()
     project.go()
@@ -326,7 +326,7 @@ def test_a_signal_ends_everything_and_the_rest_runs_next_time(project: Project, 
     assert sum(" finishes " in line for line in console(done)) == 3
 
 
-def test_a_second_ctrl_c_kills_what_does_not_listen(project: Project) -> None:
+def test_a_second_ctrl_c_kills_tasks_that_ignore_the_first(project: Project) -> None:
     deaf = "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n        print("
     text = (project.folder / "my_gpu_task.py").read_text()
     project.write("my_gpu_task.py", text.replace("print(", deaf, 1))
@@ -334,7 +334,7 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(project: Project) -> None:
     with project.started() as scheduler:
         project.pids(1)
         scheduler.send_signal(signal.SIGINT)
-        # The first is answered, not just on its way: two at once would be one.
+        # The first one is handled, not just pending: two at once would be one.
         wait_for(lambda: "over" if _has_answered(scheduler.pid) else "")
         scheduler.send_signal(signal.SIGINT)
         assert scheduler.wait(PATIENCE_S) == -signal.SIGINT
@@ -342,12 +342,12 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(project: Project) -> None:
 
 
 def _has_answered(pid: int) -> bool:
-    """Tell whether a process has no signal pending."""
+    """Return whether a process has no pending signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     return all(int(line.split()[1], 16) == 0 for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd")))
 
 
-def test_when_the_scheduler_is_killed_its_tasks_end(project: Project) -> None:
+def test_if_the_scheduler_is_killed_its_tasks_end(project: Project) -> None:
     project.configure(config({"a": [1, 2, 3], "wait": [1]}, gpus=["0", "1"]))
     with project.started() as scheduler:
         project.pids(2)
@@ -368,8 +368,8 @@ def _parent(pid: int) -> int:
 
 
 @pytest.mark.parametrize("who", ["task", "parent", "foreman"])
-def test_whoever_is_killed_no_task_is_lost(project: Project, who: str) -> None:
-    """The task itself, the process that answers for it, or the one that starts all of them."""
+def test_whichever_process_is_killed_no_task_is_lost(project: Project, who: str) -> None:
+    """The task, its supervisor, or the process that starts all of them."""
     project.configure(config({"a": [1, 2, 3], "wait": [1]}, gpus=["0"]))
     with project.started() as scheduler:
         (pid,) = project.pids(1)
@@ -391,7 +391,7 @@ def test_whoever_is_killed_no_task_is_lost(project: Project, who: str) -> None:
     assert [line.split()[-1] for line in console(project.run()) if " finishes " in line] == ["a-1,wait-1,"]
 
 
-def test_tasks_hold_the_leases_of_their_gpus_and_wait_for_those_of_others(project: Project) -> None:
+def test_tasks_hold_leases_of_their_gpus_and_wait_for_those_of_others(project: Project) -> None:
     project.configure(config({"a": [1], "wait": [1]}, gpus=[["0", "1"]]))
     project.configure(config({"a": [2]}, gpus=["1"]), "config2.py")
     project.write("main2.py", (project.folder / "main.py").read_text().replace("from config", "from config2"))
@@ -407,8 +407,8 @@ def test_tasks_hold_the_leases_of_their_gpus_and_wait_for_those_of_others(projec
     assert project.seen("a-2,")["cvd"] == "1"
 
 
-def test_where_its_gpu_is_leased_for_it_a_scheduler_uses_it(project: Project) -> None:
-    """It would wait for itself otherwise."""
+def test_inside_a_lease_a_scheduler_uses_the_leased_gpu(project: Project) -> None:
+    """Otherwise it would deadlock."""
     project.configure(config({"a": [1, 2]}, gpus=["1"]))
     project.write("leased.py", f"import os, sys; os.execv(sys.executable, {LEASED!r})")
     done = project.run("leased.py", DIBS_DEVICES="fake:2")
@@ -416,7 +416,7 @@ def test_where_its_gpu_is_leased_for_it_a_scheduler_uses_it(project: Project) ->
     assert not any("waiting" in line for line in project.said())
 
 
-def test_an_id_given_twice_is_two_places_with_one_lease(project: Project) -> None:
+def test_an_id_given_twice_is_two_slots_with_one_lease(project: Project) -> None:
     project.configure(config({"a": [1, 2], "wait": [1]}, gpus=["0", "0"]))
     with project.started() as scheduler:
         project.pids(2)
@@ -424,7 +424,7 @@ def test_an_id_given_twice_is_two_places_with_one_lease(project: Project) -> Non
         assert scheduler.wait(PATIENCE_S) == 0
 
 
-def test_two_schedulers_in_one_folder_do_each_task_once(project: Project) -> None:
+def test_two_schedulers_in_one_folder_run_each_task_once(project: Project) -> None:
     project.configure(config({"a": list(range(6)), "wait": [1]}, gpus=["0"]))
     other = (project.folder / "config.py").read_text().replace("['0']", "['1']")
     project.write("config2.py", other)
@@ -438,7 +438,7 @@ def test_two_schedulers_in_one_folder_do_each_task_once(project: Project) -> Non
     assert sum(" skips " in line for line in said) == 6
 
 
-def test_two_schedulers_in_one_process_say_everything_once_in_their_own_logs(project: Project) -> None:
+def test_two_schedulers_in_one_process_log_everything_once_in_their_own_logs(project: Project) -> None:
     project.configure(config({"a": [1]}, gpus=["0"], scheduler_log_file_path="one.log"))
     project.write(
         "threads.py",
@@ -457,7 +457,7 @@ def test_two_schedulers_in_one_process_say_everything_once_in_their_own_logs(pro
     assert [line.split()[-1] for line in project.said("two.log")] == ["a-2,", "a-2,", "finished"]
 
 
-def test_start_gpu_task_runs_once_more_what_was_left(project: Project) -> None:
+def test_start_gpu_task_reruns_a_task_from_its_files(project: Project) -> None:
     project.configure(config({"a": [1]}))
     project.run()
     words = [str(word) for word in project.seen("a-1,")["argv"]]  # type: ignore[attr-defined]
@@ -472,16 +472,16 @@ def test_start_gpu_task_runs_once_more_what_was_left(project: Project) -> None:
     )
 
 
-def test_a_folder_that_cannot_be_made_is_a_failed_task(project: Project) -> None:
+def test_a_folder_that_cannot_be_created_is_a_failed_task(project: Project) -> None:
     project.configure(config({"a": ["x" * 300, "y"]}, config_string_value_maxlen=1000))
     said = console(project.run())
     assert [line.split()[3] for line in said] == ["receives", "fails", "receives", "finishes", "finished"]
     assert "its folder: [Errno 36] File name too long: " in said[1]
 
 
-# -- libraries that occupy GPUs
+# -- libraries that allocate GPU memory
 
-#: A library that occupies whatever it can see when it is imported, as some do.
+#: A library that uses every GPU it can see when it is imported, as some do.
 GREEDY = """
 import os, sys
 seen = os.environ.get("CUDA_VISIBLE_DEVICES", "all of them")
@@ -491,12 +491,12 @@ with open("occupied", "a") as file:
 
 
 def occupied(project: Project) -> list[str]:
-    """Return what the greedy library occupied, and where it was imported."""
+    """Return which GPUs the greedy library used, and where it was imported."""
     return sorted((project.folder / "occupied").read_text().splitlines())
 
 
 @pytest.mark.parametrize("given", ["", "5"])
-def test_a_library_at_the_top_of_the_task_occupies_nothing_in_the_scheduler(project: Project, given: str) -> None:
+def test_a_library_imported_by_the_task_module_uses_no_gpu_in_the_scheduler(project: Project, given: str) -> None:
     project.write("greedy.py", GREEDY)
     project.write("my_gpu_task.py", "import greedy\n" + (project.folder / "my_gpu_task.py").read_text())
     order = (
@@ -511,11 +511,11 @@ def test_a_library_at_the_top_of_the_task_occupies_nothing_in_the_scheduler(proj
     project.configure(config({"a": [1, 2], "env": [{}, {"EXTRA": "x"}]}))
     done = project.run(**({"CUDA_VISIBLE_DEVICES": given} if given else {}))
     assert done.stdout == f"{given or None}\n"
-    # Two of the four tasks ask for variables: it is imported once to ask them and once with what they asked for.
+    # Two of the four tasks request variables: it is imported once to ask them and once with these variables.
     assert occupied(project) == ["main.py: "] + ["start_gpu_task: 0"] * 6
 
 
-def test_variables_that_a_task_asks_for_are_there_when_its_libraries_are_imported(project: Project) -> None:
+def test_variables_requested_by_a_task_are_set_before_its_libraries_are_imported(project: Project) -> None:
     project.write("greedy.py", GREEDY.replace("CUDA_VISIBLE_DEVICES", "EXTRA"))
     project.write("my_gpu_task.py", "import greedy\n" + (project.folder / "my_gpu_task.py").read_text())
     project.configure(config({"a": [1], "env": [{"EXTRA": "x"}]}))
@@ -524,7 +524,7 @@ def test_variables_that_a_task_asks_for_are_there_when_its_libraries_are_importe
     assert project.seen("a-1,env-{'EXTRA':'x'},")["extra"] == "x"
 
 
-def test_with_cuda_up_and_for_configurations_alone_nothing_is_hidden(project: Project) -> None:
+def test_nothing_is_hidden_with_initialized_cuda_or_for_configurations_only(project: Project) -> None:
     project.write("torch.py", "class cuda:\n    is_initialized = staticmethod(lambda: True)\n")
     project.write(
         "looks.py",
@@ -536,7 +536,7 @@ def test_with_cuda_up_and_for_configurations_alone_nothing_is_hidden(project: Pr
     assert project.run("looks.py").stdout == "None\nNone\n"
 
 
-def test_importing_the_scheduler_inside_a_task_hides_nothing(project: Project) -> None:
+def test_importing_the_scheduler_in_a_task_hides_nothing(project: Project) -> None:
     text = (project.folder / "my_gpu_task.py").read_text()
     project.write("my_gpu_task.py", "import gpu_task_scheduler.gpu_task_scheduler\n" + text)
     project.configure(config({"a": [1]}))
@@ -545,7 +545,7 @@ def test_importing_the_scheduler_inside_a_task_hides_nothing(project: Project) -
 
 
 @pytest.mark.parametrize(("given", "seen"), [({}, "Agg"), ({"MPLBACKEND": "svg"}, "svg")])
-def test_figures_need_no_screen_unless_the_user_chose(project: Project, given: dict[str, str], seen: str) -> None:
+def test_figures_need_no_display_unless_the_user_chose_one(project: Project, given: dict[str, str], seen: str) -> None:
     text = (project.folder / "my_gpu_task.py").read_text()
     project.write("my_gpu_task.py", text.replace('get("EXTRA")', 'get("MPLBACKEND")'))
     project.configure(config({"a": [1]}))

@@ -1,4 +1,4 @@
-"""GPUPeasy's server and page with real jobs: what its users wished for, and what must never happen again."""
+"""GPUPeasy's server and page with real jobs: the functions its users asked for, and the bugs that must not return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench import PATIENCE_S, Bench, wait_for
 from payloads import MARKUP, PATHS, Seen
 from peasy import Peasy, Server
 
-#: Runs until the file that is its last word is there.
+#: Runs until the file that is its last argument exists.
 UNTIL = ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"; until [ -e "$0" ]; do sleep 0.02; done']
 
 
@@ -35,7 +35,7 @@ def peasy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peasy]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Callable[..., Peasy]]:
-    """Return what starts a server with a list of its own; all are ended."""
+    """Return a function that starts a server with a GPU list; all are stopped."""
     bench = Bench(tmp_path, devices="fake:4x24G")
     made: list[Peasy] = []
 
@@ -50,18 +50,18 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Peasy]]:
 
 
 def gate(peasy: Peasy) -> Path:
-    """Return a file that is not there yet."""
+    """Return a file that does not exist yet."""
     return peasy.bench.folder / f"gate-{os.urandom(4).hex()}"
 
 
 def dibs_id(peasy: Peasy, number: int) -> int:
-    """Return the id that dibs has for a job of the door."""
+    """Return the id in dibs of a job of GPUPeasy."""
     (job,) = peasy.bench.jobs(f"tag:gpupeasy:{peasy.core.port}:{number}")
     return int(job["id"])
 
 
 def begun(peasy: Peasy, *numbers: int) -> None:
-    """Wait until jobs run: that they are about to is told as `Running` too."""
+    """Wait until jobs run: jobs that are starting are reported as `Running` too."""
     for number in numbers:
         peasy.core.until(number, "Running")
         peasy.bench.until(dibs_id(peasy, number), "started")
@@ -77,7 +77,7 @@ def test_jobs_are_jobs_of_dibs_and_can_be_cancelled_there(peasy: Peasy) -> None:
     assert peasy.core.until(number)["returnCode"] in (-9, -15)
 
 
-def test_one_that_waits_is_cancelled_too_and_the_rest_goes_on(peasy: Peasy) -> None:
+def test_a_waiting_job_is_cancelled_too_and_the_rest_continues(peasy: Peasy) -> None:
     opened = gate(peasy)
     running = [peasy.add(f"busy{number}", [*UNTIL, str(opened)]) for number in range(2)]
     waiting, last = peasy.add("waits", ["true"]), peasy.add("last", ["true"])
@@ -88,7 +88,7 @@ def test_one_that_waits_is_cancelled_too_and_the_rest_goes_on(peasy: Peasy) -> N
     assert [peasy.core.until(number)["returnCode"] for number in (*running, last)] == [0, 0, 0]
 
 
-def test_jobs_begin_in_their_order_on_the_gpus_of_the_list(peasy: Peasy) -> None:
+def test_jobs_start_in_order_on_the_gpus_of_the_list(peasy: Peasy) -> None:
     numbers = [peasy.add(f"fifo{number}", ["true"]) for number in range(6)]
     for number in numbers:
         peasy.core.until(number)
@@ -99,7 +99,7 @@ def test_jobs_begin_in_their_order_on_the_gpus_of_the_list(peasy: Peasy) -> None
     assert dealt == [str(number) for number in numbers]
 
 
-def test_a_job_that_somebody_kills_is_noticed(peasy: Peasy) -> None:
+def test_a_job_killed_from_outside_is_noticed(peasy: Peasy) -> None:
     number = peasy.add("killed", [*UNTIL, str(gate(peasy))])
     begun(peasy, number)
     pid = wait_for(lambda: peasy.bench.job(dibs_id(peasy, number))["pid"])
@@ -107,7 +107,7 @@ def test_a_job_that_somebody_kills_is_noticed(peasy: Peasy) -> None:
     assert peasy.core.until(number)["returnCode"] == -9
 
 
-def test_a_bad_job_stops_nothing(peasy: Peasy) -> None:
+def test_a_failing_job_stops_no_other(peasy: Peasy) -> None:
     peasy.bench.client.post("/v1/queue", {"paused": True})
     folder = peasy.out / "gone"
     folder.mkdir()
@@ -128,7 +128,7 @@ def test_a_bad_job_stops_nothing(peasy: Peasy) -> None:
     assert peasy.core.until(after)["returnCode"] == 0
 
 
-def test_output_files_are_made_at_once_and_emptied_when_a_job_is_run_again(peasy: Peasy) -> None:
+def test_output_files_are_created_at_once_and_emptied_when_a_job_is_rerun(peasy: Peasy) -> None:
     peasy.bench.client.post("/v1/queue", {"paused": True})
     path = peasy.out / "mine"
     number = peasy.core.add("mine", path, ["sh", "-c", "echo out; echo err >&2"])
@@ -150,7 +150,7 @@ def test_output_files_are_made_at_once_and_emptied_when_a_job_is_run_again(peasy
         ("{out}/a\x00b", "Could not open output file: {out}/a\x00b"),
     ],
 )
-def test_a_wrong_output_file_is_refused_and_nothing_is_queued(peasy: Peasy, output: str, told: str) -> None:
+def test_an_invalid_output_file_is_refused_and_nothing_is_queued(peasy: Peasy, output: str, told: str) -> None:
     before = len(peasy.bench.jobs())
     job = {"jobName": "x", "outFile": output.format(out=peasy.out), "jobCommand": ["ls"]}
     answer = peasy.core.post("/addnewjob", {"job": job})
@@ -158,7 +158,7 @@ def test_a_wrong_output_file_is_refused_and_nothing_is_queued(peasy: Peasy, outp
     assert len(peasy.bench.jobs()) == before
 
 
-def test_what_dibs_refuses_leaves_no_file_behind(peasy: Peasy) -> None:
+def test_a_refused_job_leaves_no_file_behind(peasy: Peasy) -> None:
     path = peasy.out / "long"
     job = {"jobName": "x" * 2000, "outFile": str(path), "jobCommand": ["ls"]}
     answer = peasy.core.post("/addnewjob", {"job": job})
@@ -166,7 +166,7 @@ def test_what_dibs_refuses_leaves_no_file_behind(peasy: Peasy) -> None:
     assert not path.exists()
 
 
-def test_braces_in_a_path_are_braces(peasy: Peasy) -> None:
+def test_braces_in_a_path_are_literal(peasy: Peasy) -> None:
     path = peasy.out / "{id}-{{x}}"
     number = peasy.core.add("braces", path, ["echo", "1"])
     assert peasy.core.until(number)["outFile"] == str(path)
@@ -174,12 +174,12 @@ def test_braces_in_a_path_are_braces(peasy: Peasy) -> None:
 
 
 @pytest.mark.parametrize(("kind", "body", "status"), [("text/plain", "{}", 415), ("application/json", "{", 400)])
-def test_only_json_is_read(peasy: Peasy, kind: str, body: str, status: int) -> None:
+def test_only_json_is_accepted(peasy: Peasy, kind: str, body: str, status: int) -> None:
     answer = peasy.core.ask("POST", "/addnewjob", body, kind)
     assert (answer.status, answer.json) == (status, {"status": "failed", "message": "No JSON data was found"})
 
 
-def test_groups_other_orders_and_ids_that_name_no_gpu(served: Callable[..., Peasy]) -> None:
+def test_groups_reordered_groups_and_unknown_gpu_ids_work(served: Callable[..., Peasy]) -> None:
     peasy = served("0,1", "3,2", "x7")
     opened = gate(peasy)
     numbers = [peasy.add(f"g{number}", [*UNTIL, str(opened)]) for number in range(3)]
@@ -190,7 +190,7 @@ def test_groups_other_orders_and_ids_that_name_no_gpu(served: Callable[..., Peas
     listed = peasy.core.get("/deviceutilization")["value"]
     assert [(job["jobName"], job["gpu"]) for job in listed] == [("g0", "0,1"), ("g1", "3,2"), ("g2", "x7")]
     assert {job["jobCommand"] for job in listed} == {" ".join([*UNTIL, str(opened)])}
-    # An id that names none is leased by its text, for all doors.
+    # An unknown id is leased by its text, machine-wide.
     assert (peasy.bench.leases / ".dibs-lease-x7").exists()
     opened.touch()
     assert [peasy.core.until(number)["returnCode"] for number in numbers] == [0, 0, 0]
@@ -198,11 +198,11 @@ def test_groups_other_orders_and_ids_that_name_no_gpu(served: Callable[..., Peas
     assert [peasy.core.until(number)["returnCode"] for number in missing] == [-1, -1, -1]
 
 
-# -- the server comes and goes --
+# -- restarts of the server --
 
 
 def own_port() -> int:
-    """Return a free port that nobody is given by chance, so that it is still free a moment later."""
+    """Return a free port outside the ephemeral range, so that it is still free a moment later."""
     for port in range(10_000 + os.getpid() % 20_000, 32_000):
         try:
             socket.create_server(("127.0.0.1", port)).close()
@@ -212,7 +212,7 @@ def own_port() -> int:
     raise AssertionError("no port is free")
 
 
-def test_nothing_is_forgotten_when_the_server_is_killed(served: Callable[..., Peasy]) -> None:
+def test_nothing_is_lost_when_the_server_is_killed(served: Callable[..., Peasy]) -> None:
     peasy = served("0", port=own_port())
     opened = gate(peasy)
     first = peasy.add("runs", [*UNTIL, str(opened)])
@@ -230,14 +230,14 @@ def test_nothing_is_forgotten_when_the_server_is_killed(served: Callable[..., Pe
 
 
 def waited(peasy: Peasy, opened: Path, count: int) -> list[int]:
-    """Add jobs that run until a file is there, and wait until the first has begun; return their numbers."""
+    """Add jobs that run until a file exists, and wait until the first has started; return their numbers."""
     numbers = [peasy.add(f"w{number}", [*UNTIL, str(opened)]) for number in range(count)]
     begun(peasy, numbers[0])
     return numbers
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_jobs_that_wait_go_on_when_their_server_is_gone(served: Callable[..., Peasy], number: int) -> None:
+def test_waiting_jobs_continue_when_their_server_is_gone(served: Callable[..., Peasy], number: int) -> None:
     """On the GPUs of its list, and no others, though there are four."""
     peasy = served("1", "3", port=own_port())
     opened = gate(peasy)
@@ -256,7 +256,7 @@ def test_jobs_that_wait_go_on_when_their_server_is_gone(served: Callable[..., Pe
     assert sorted(job["jobID"] for job in again.core.get("/successfuljobs")["value"]) == numbers
 
 
-def test_where_dibs_cannot_choose_it_says_what_brings_jobs_on(served: Callable[..., Peasy]) -> None:
+def test_if_dibs_cannot_choose_the_gpu_the_reason_says_what_to_do(served: Callable[..., Peasy]) -> None:
     peasy = served("0,1", "", port=own_port())
     opened = gate(peasy)
     _, _, third = waited(peasy, opened, 3)
@@ -269,7 +269,7 @@ def test_where_dibs_cannot_choose_it_says_what_brings_jobs_on(served: Callable[.
     assert again.core.until(third)["returnCode"] == 0
 
 
-def test_a_job_that_a_person_holds_is_held_over_restarts_and_lists(served: Callable[..., Peasy]) -> None:
+def test_a_job_held_by_a_user_stays_held_across_restarts_and_lists(served: Callable[..., Peasy]) -> None:
     peasy = served("0", port=own_port())
     opened = gate(peasy)
     _, kept, last = waited(peasy, opened, 3)
@@ -280,7 +280,7 @@ def test_a_job_that_a_person_holds_is_held_over_restarts_and_lists(served: Calla
         peasy.core.stop(signal.SIGKILL)
         peasy = served(*gpus, port=peasy.core.port)
         assert peasy.core.until(last)["returnCode"] == 0
-        # A job that comes later passes it: the server has looked at all of them.
+        # A later job overtakes it: the server has checked all of them.
         assert peasy.core.until(peasy.add(f"after{gpus[0]}", ["true"]))["returnCode"] == 0
         assert peasy.bench.job(held)["state"] == "held"
     assert "successMessage" in act(peasy, kept, "unhold")
@@ -288,10 +288,10 @@ def test_a_job_that_a_person_holds_is_held_over_restarts_and_lists(served: Calla
     assert (peasy.out / "w1").read_text() == "FAKE-3\n"
 
 
-def test_servers_that_are_killed_between_two_lists_lose_no_job_and_run_none_twice(
+def test_servers_killed_between_two_lists_lose_no_job_and_run_none_twice(
     served: Callable[..., Peasy],
 ) -> None:
-    """They die while they take jobs back from dibs, let them go, or deal them; the last one lives."""
+    """They die while they take jobs back from dibs, release or assign them; the last one survives."""
     lists = [("0,1", "2"), ("0", "1"), ("x7", "0"), ("1",), ("0,1", "2"), ("0", "1")]
     peasy = served("0", port=own_port())
     opened = gate(peasy)
@@ -324,7 +324,7 @@ def test_one_ctrl_c_ends_the_server_and_not_the_jobs(served: Callable[..., Peasy
     assert peasy.bench.until(1)["state"] == "done"
 
 
-def test_the_daemon_may_die_while_jobs_wait(served: Callable[..., Peasy]) -> None:
+def test_the_daemon_may_be_killed_while_jobs_wait(served: Callable[..., Peasy]) -> None:
     peasy = served("0")
     opened = gate(peasy)
     first, second = peasy.add("runs", [*UNTIL, str(opened)]), peasy.add("waits", ["true"])
@@ -335,7 +335,7 @@ def test_the_daemon_may_die_while_jobs_wait(served: Callable[..., Peasy]) -> Non
     assert peasy.core.until(second)["returnCode"] == 0
 
 
-def test_a_start_script_of_a_user_works(served: Callable[..., Peasy], tmp_path: Path) -> None:
+def test_a_users_start_script_works(served: Callable[..., Peasy], tmp_path: Path) -> None:
     peasy = served("0")
     script = tmp_path / "startserver.py"
     script.write_text(
@@ -366,13 +366,13 @@ def test_a_start_script_of_a_user_works(served: Callable[..., Peasy], tmp_path: 
 
 
 def act(peasy: Peasy, number: int, verb: str, value: str = "") -> dict[str, str]:
-    """Press a button of a job; return what the page then says."""
+    """Press a button of a job; return the messages of the page."""
     answer = peasy.page.form(f"/jobs/{number}/{verb}", value=value)
     assert answer.status == 302
     return dict(answer.messages)
 
 
-def test_buttons_do_what_their_users_wished_for(peasy: Peasy) -> None:
+def test_every_button_works(peasy: Peasy) -> None:
     opened = gate(peasy)
     busy = [peasy.add(f"b{number}", [*UNTIL, str(opened)]) for number in range(2)]
     begun(peasy, *busy)
@@ -402,18 +402,18 @@ def test_buttons_do_what_their_users_wished_for(peasy: Peasy) -> None:
 
 
 @pytest.mark.parametrize(("verb", "value"), [("priority", "x"), ("priority", ""), ("explode", ""), ("unhold", "")])
-def test_what_cannot_be_done_is_told(peasy: Peasy, verb: str, value: str) -> None:
+def test_an_impossible_action_is_an_error(peasy: Peasy, verb: str, value: str) -> None:
     number = peasy.add(f"n{verb}{value}", ["true"])
     peasy.core.until(number)
     assert "errorMessage" in act(peasy, number, verb, value)
 
 
-def test_a_job_that_is_none_is_told(peasy: Peasy) -> None:
+def test_an_unknown_job_is_an_error(peasy: Peasy) -> None:
     assert "errorMessage" in act(peasy, 999, "cancel")
     assert peasy.page.form("/jobs/1x/cancel").status == 404
 
 
-def test_the_queue_is_paused_and_goes_on(peasy: Peasy) -> None:
+def test_the_queue_is_paused_and_resumed(peasy: Peasy) -> None:
     peasy.page.form("/queue", paused="1")
     assert peasy.bench.client.get("/v1/queue")["paused"] is True
     assert "Paused:" in peasy.page.ask("GET", "/").text
@@ -421,7 +421,7 @@ def test_the_queue_is_paused_and_goes_on(peasy: Peasy) -> None:
     assert peasy.bench.client.get("/v1/queue")["paused"] is False
 
 
-def test_gpus_come_and_go_without_a_restart(served: Callable[..., Peasy]) -> None:
+def test_the_gpu_list_can_be_changed_without_a_restart(served: Callable[..., Peasy]) -> None:
     peasy = served("0")
     opened = gate(peasy)
     first, second = (peasy.add(name, [*UNTIL, str(opened)]) for name in ("one", "two"))
@@ -451,7 +451,7 @@ def test_the_form_adds_a_job_without_a_shell(peasy: Peasy) -> None:
     assert not (peasy.out / "q").exists()
 
 
-def test_an_unbalanced_quote_adds_nothing_of_a_batch(peasy: Peasy) -> None:
+def test_an_unbalanced_quote_adds_no_job_of_a_batch(peasy: Peasy) -> None:
     said = peasy.page.form("/batchaddjobs", jobList=f"a;;{peasy.out}/qa;;ls;;;b;;{peasy.out}/qb;;echo 'x")
     assert said.messages == {
         "errorMessage": "There were 1 errors. \n\nError in job: b: No closing quotation\n\n",
@@ -459,26 +459,26 @@ def test_an_unbalanced_quote_adds_nothing_of_a_batch(peasy: Peasy) -> None:
     assert not (peasy.out / "qa").exists()
 
 
-def test_an_error_in_a_list_that_is_tried_is_readable(peasy: Peasy) -> None:
+def test_an_error_in_a_tested_list_is_readable(peasy: Peasy) -> None:
     said = peasy.page.form("/testCommandParser", jobCommand=f"A;;{peasy.out};;ls;;;B;;{peasy.out}/b;;ls 'x y'").messages
     told = f"Error in job: A: Output file already exists or common to multiple jobs: {peasy.out}\n\n"
     assert (said["errorCount"], said["errorMessage"]) == (1, told)
     assert said["jobList"] == [{"Job Name": "B", "Job File": f"{peasy.out}/b", "Job Command": ["ls", "x y"]}]
 
 
-def test_a_list_without_errors_is_tried_without_a_message(peasy: Peasy) -> None:
+def test_testing_a_list_without_errors_shows_no_message(peasy: Peasy) -> None:
     said = peasy.page.form("/testCommandParser", jobCommand=f"B;;{peasy.out}/b;;ls").messages
     read = [{"Job Name": "B", "Job File": f"{peasy.out}/b", "Job Command": ["ls"]}]
     assert said == {"status": "successful", "jobList": read, "errorCount": 0}
 
 
 @pytest.mark.parametrize("text", ["", "  ;;; ;;;"])
-def test_an_empty_list_that_is_tried_is_refused(peasy: Peasy, text: str) -> None:
+def test_testing_an_empty_list_is_refused(peasy: Peasy, text: str) -> None:
     said = peasy.page.form("/testCommandParser", jobCommand=text).messages
     assert said == {"status": "failed", "commandList": [], "errorMessage": "Command string cannot be emtpy"}
 
 
-def test_outputs_of_jobs_are_read_and_no_other_file(peasy: Peasy) -> None:
+def test_only_output_files_of_jobs_can_be_read(peasy: Peasy) -> None:
     number = peasy.add("env", ["seq", "5"])
     peasy.core.until(number)
     path = peasy.out / "env"
@@ -494,7 +494,7 @@ def test_outputs_of_jobs_are_read_and_no_other_file(peasy: Peasy) -> None:
         name = text.format(out=peasy.out, home=peasy.bench.home)
         assert read(name) == {"status": "failed", "value": f"File not found: {name}"}
         assert peasy.core.ask("GET", f"/dibs/log?fileName={name.encode().hex()}&lastN=1").json["status"] == "failed"
-    # One that a job put in the place of its output is the job's own affair, but never waited for.
+    # A file that a job put in place of its output is up to the job, but reading never blocks.
     path.unlink()
     os.mkfifo(path)
     assert read(str(path)) == {"status": "failed", "value": f"File not found: {path}"}
@@ -502,7 +502,7 @@ def test_outputs_of_jobs_are_read_and_no_other_file(peasy: Peasy) -> None:
 
 
 def test_payloads_are_shown_as_text_everywhere(peasy: Peasy) -> None:
-    """Each is in a name, an argument and the output of a job, and a message in the address."""
+    """Each is in a name, an argument and the output of a job, and in a message in the address."""
     some = ["|".join(MARKUP[at : at + 13]) for at in range(0, len(MARKUP), 13)]
     numbers = [peasy.core.add(text, peasy.out / f"payload{at}", ["printf", "%s", text]) for at, text in enumerate(some)]
     for number in numbers:
@@ -529,10 +529,10 @@ def test_payloads_are_shown_as_text_everywhere(peasy: Peasy) -> None:
     assert shown.count("&lt;script&gt;alert(1)") > len(MARKUP)
 
 
-# -- who may ask --
+# -- admission --
 
 
-def test_a_page_of_another_site_is_refused_by_both(peasy: Peasy) -> None:
+def test_both_servers_refuse_a_page_of_another_site(peasy: Peasy) -> None:
     job = json.dumps({"job": {"jobName": "x", "outFile": str(peasy.out / "evil"), "jobCommand": ["ls"]}})
     for server in (peasy.core, peasy.page):
         for headers in (
@@ -549,7 +549,7 @@ def test_a_page_of_another_site_is_refused_by_both(peasy: Peasy) -> None:
     assert own.status == 200
 
 
-def test_every_answer_of_both_is_guarded(peasy: Peasy) -> None:
+def test_every_answer_of_both_servers_has_the_security_headers(peasy: Peasy) -> None:
     for server, path in ((peasy.page, "/"), (peasy.page, "/static/peasy.js"), (peasy.page, "/nothing"),
                          (peasy.core, "/scheduledjobs"), (peasy.core, "/nothing")):  # fmt: skip
         headers = server.ask("GET", path).headers
@@ -603,7 +603,7 @@ def test_the_page_sends_nothing_to_the_server_of_another_user(bench: Bench, host
         assert page.stop() == 0
 
 
-def test_an_address_of_others_is_refused_or_warned_about(served: Callable[..., Peasy]) -> None:
+def test_an_address_reachable_by_others_is_refused_or_warned_about(served: Callable[..., Peasy]) -> None:
     peasy = served("0")
     refused = forking.run("gpupeasy-server", ["--host", "192.0.2.1", "--port", "0"], peasy.bench.environ, peasy.out)
     assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""The parts of the GPUPeasy door that only decide: places, old words, who may ask, and pages that only show."""
+"""The deciding parts of GPUPeasy's servers: GPU lists, old state names, admission, and rendering."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GPUS = [{"index": number, "id": f"GPU-{number}aa", "memory_total": 24 * GIB} for
         (["0,7"], "0,7", Gpu("0,7", ("GPU-0aa",), is_written=True, keys=("7",))),
     ],
 )
-def test_a_text_of_the_list_means(texts: list[str], text: str, gpu: Gpu) -> None:
+def test_an_entry_of_the_gpu_list_is_parsed(texts: list[str], text: str, gpu: Gpu) -> None:
     assert gpu_lists.read(texts, GPUS)[text] == gpu
 
 
@@ -45,7 +45,7 @@ def test_a_text_of_the_list_means(texts: list[str], text: str, gpu: Gpu) -> None
     ("texts", "gpu"),
     [
         (["0", "1"], Gpu("", ("GPU-0aa", "GPU-1aa"), is_choice=True)),
-        # In the order of the list, which is the order in which they are taken.
+        # In the order of the list, which is the order in which they are used.
         (["2", "0"], Gpu("", ("GPU-2aa", "GPU-0aa"), is_choice=True)),
         (["1"], Gpu("1", ("GPU-1aa",))),
         (["0,1"], Gpu("0,1", ("GPU-0aa", "GPU-1aa"))),
@@ -64,11 +64,11 @@ def test_a_text_of_the_list_means(texts: list[str], text: str, gpu: Gpu) -> None
         (["0", "7"], None),
     ],
 )
-def test_dibs_chooses_where_any_text_of_the_list_would_do(texts: list[str], gpu: Gpu | None) -> None:
+def test_dibs_chooses_if_any_entry_of_the_list_would_do(texts: list[str], gpu: Gpu | None) -> None:
     assert gpu_lists.common(texts, GPUS) == gpu
 
 
-def test_one_of_several_is_asked_for_or_all_of_a_group() -> None:
+def test_the_request_is_for_one_of_several_gpus_or_for_a_whole_group() -> None:
     one, group = gpu_lists.common(["2", "0"], GPUS), gpu_lists.common(["0,1"], GPUS)
     assert one is not None
     assert group is not None
@@ -77,17 +77,17 @@ def test_one_of_several_is_asked_for_or_all_of_a_group() -> None:
     assert (group.request["gpus"], group.request["gpu_ids"]) == (2, ["GPU-0aa", "GPU-1aa"])
 
 
-def test_without_gpus_every_text_is_leased_by_itself() -> None:
+def test_without_gpus_every_entry_is_leased_by_its_text() -> None:
     found = gpu_lists.read(["0", "1"], [])
     assert found["0"] == Gpu("0", is_written=True, keys=("0",))
 
 
-def test_memory_that_nobody_knows_is_not_shared() -> None:
+def test_a_gpu_of_unknown_memory_is_not_shared() -> None:
     found = gpu_lists.read(["0", "0"], [{"index": 0, "id": "GPU-0aa", "memory_total": None}])
     assert found["0"].vram == 0
 
 
-def test_a_freed_gpu_goes_to_the_end() -> None:
+def test_a_freed_gpu_moves_to_the_end_of_the_list() -> None:
     free = gpu_lists.freed(["0", "1", "2"], ["0", "1", "2"], [])
     free = gpu_lists.freed(free[2:], ["0", "1", "2"], ["0", "1"])
     assert free == ["2"]
@@ -100,14 +100,14 @@ TEXTS = st.lists(st.sampled_from(["", "0", "1", "0,1"]), max_size=6)
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_what_is_free_is_the_list_without_what_is_busy(free: list[str], texts: list[str], busy: list[str]) -> None:
+def test_free_gpus_are_the_list_without_the_busy_ones(free: list[str], texts: list[str], busy: list[str]) -> None:
     found = gpu_lists.freed(free, texts, busy)
     for text in {*texts, *busy, *free}:
         assert found.count(text) == max(0, texts.count(text) - busy.count(text))
 
 
 def entry(state: str = "done", **more: Any) -> Entry:
-    """Return a job of the door."""
+    """Return a job of GPUPeasy."""
     return Entry(1, 12, "a", ("echo", "1 2"), "/out/a", state, **more)
 
 
@@ -132,29 +132,29 @@ def entry(state: str = "done", **more: Any) -> Entry:
         (entry("lost"), "Failed", -1),
     ],
 )
-def test_how_a_job_stands_in_the_old_words(job: Entry, status: str, code: int | None) -> None:
+def test_states_are_translated_to_the_old_names(job: Entry, status: str, code: int | None) -> None:
     assert (job.status, job.return_code) == (status, code)
 
 
-def test_the_page_tells_who_waits_from_who_is_held() -> None:
+def test_the_page_distinguishes_waiting_from_held_jobs() -> None:
     ours, kept = entry("held", tags=(entries.held(8888),)), entry("held")
     assert [entries.whole(job)["state"] for job in (ours, kept, entry("queued"))] == ["waiting", "held", "queued"]
     assert (ours.is_next, kept.is_next) == (True, False)
 
 
-def test_quotes_of_a_command_are_lost_and_a_text_is_shown_by_letters() -> None:
+def test_a_command_is_shown_without_quotes_and_a_string_letter_by_letter() -> None:
     assert entry().command == "echo 1 2"
     assert Entry(1, 1, "a", ("ls -l",), "/o", "done", (entries.LETTERS,)).command == "l s   - l"
 
 
-def test_a_wrapped_command_is_found_again() -> None:
+def test_a_wrapped_command_can_be_unwrapped() -> None:
     words = entries.wrapped(("a", "--", "b"), "7", ("7",))
     assert entries.unwrapped(words) == ("a", "--", "b")
     assert entries.unwrapped(["a", "--", "b"]) == ("a", "--", "b")
 
 
 @pytest.mark.parametrize("tags", [[], ["gpupeasy:1:x"], ["gpupeasy:2:1"], ["gpupeasy:1:"], ["x"], ["gpupeasy:1:-4"]])
-def test_a_job_of_somebody_else_is_none_of_ours(tags: list[str]) -> None:
+def test_a_job_of_another_server_is_ignored(tags: list[str]) -> None:
     assert entries.read({"tags": tags, "argv": ["x"]}, 1) is None
 
 
@@ -180,19 +180,19 @@ JOB = {"outFile": "/o", "jobName": "n", "jobCommand": ["ls"]}
         ({"job": JOB | {"jobName": {"a": 1}}}, "Could not add new job: {'a': 1}. Check logs for details"),
     ],
 )
-def test_what_is_missing_is_told_in_the_old_words(body: Any, told: str) -> None:
+def test_missing_keys_are_reported_in_the_old_words(body: Any, told: str) -> None:
     with pytest.raises(Refusal) as refused:
         core._job(body)
     assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("command", [{"a": 1}, [["ls"]], ["ls", None], 5, True])
-def test_a_command_that_is_none_is_refused(command: Any) -> None:
+def test_an_invalid_command_is_refused(command: Any) -> None:
     with pytest.raises(Refusal, match="Could not add new job: n"):
         core._argv("n", command)
 
 
-def test_a_number_is_what_it_is_written_as() -> None:
+def test_numbers_in_a_command_keep_their_spelling() -> None:
     assert core._argv("n", ["sleep", 5, 0.5]) == ["sleep", "5", "0.5"]
 
 
@@ -208,7 +208,7 @@ STRANGE_HOSTS = (
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE", "TRACE", "PATCH"])
 @pytest.mark.parametrize("site", [None, "same-origin", "none", "same-site", "cross-site", "other"])
 @pytest.mark.parametrize("is_opened", [False, True])
-def test_exactly_these_may_ask(method: str, site: str | None, is_opened: bool) -> None:
+def test_exactly_the_allowed_requests_are_admitted(method: str, site: str | None, is_opened: bool) -> None:
     for uid in (OWNER, 0, OTHER, None):
         for host in (*HOSTS, *STRANGE_HOSTS, None):
             for origin in (
@@ -233,7 +233,7 @@ def test_exactly_these_may_ask(method: str, site: str | None, is_opened: bool) -
 @pytest.mark.parametrize(
     "more", [("Host", "localhost:1"), ("Origin", "http://localhost:1"), ("Sec-Fetch-Site", "cross-site")]
 )
-def test_headers_that_come_twice_are_refused(more: tuple[str, str]) -> None:
+def test_duplicate_headers_are_refused(more: tuple[str, str]) -> None:
     once = [("Host", "localhost:1"), ("Origin", "http://localhost:1"), ("Sec-Fetch-Site", "same-origin")]
     assert admission.refusal(OWNER, "GET", CIMultiDict(once), OWNER, is_open=False) is None
     assert admission.refusal(OWNER, "GET", CIMultiDict([*once, more]), OWNER, is_open=False)
@@ -246,7 +246,7 @@ def test_an_open_port_still_refuses_pages_of_other_sites() -> None:
     assert admission.refusal(None, "POST", headers, OWNER, is_open=True)
 
 
-def test_an_address_that_others_reach_has_to_be_asked_for() -> None:
+def test_an_address_reachable_by_others_needs_an_explicit_option() -> None:
     said: list[str] = []
     for host in ("127.0.0.1", "localhost", "::1"):
         assert servers.settled(servers.Address(host, 1), said.append).host == host
@@ -262,7 +262,7 @@ def test_an_address_that_others_reach_has_to_be_asked_for() -> None:
 
 
 def drawn(text: str) -> list[str]:
-    """Return every page, with this text in all that comes from outside."""
+    """Return every page, with this text in every external value."""
     job: dict[str, Any] = {
         "jobid": 1, "dibsID": 12, "jobName": text, "jobCommand": text, "outFile": text, "status": text, "state": text,
         "returnCode": text, "gpu": text, "pid": text, "priority": 0, "cause": text,
@@ -286,7 +286,7 @@ PLAIN = [Seen(page).elements for page in drawn("plain")]
 
 
 @pytest.mark.parametrize("text", [*MARKUP, *PATHS])
-def test_whatever_stands_in_a_page_is_text(text: str) -> None:
+def test_every_external_value_in_a_page_is_text(text: str) -> None:
     """The elements and attributes of every page are the same, whatever the names, commands, outputs and files are."""
     for plain, page in zip(PLAIN, drawn(text), strict=True):
         seen = Seen(page)
@@ -294,7 +294,7 @@ def test_whatever_stands_in_a_page_is_text(text: str) -> None:
         assert text.replace("\r", "\n") in seen.text or text in seen.values
 
 
-def test_no_page_has_a_script_of_its_own() -> None:
+def test_no_page_has_an_inline_script() -> None:
     for elements in PLAIN:
         assert not [name for _, names in elements for name in names if name.startswith("on") or name == "style"]
         assert all(tag != "style" for tag, _ in elements)

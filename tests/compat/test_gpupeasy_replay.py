@@ -1,4 +1,4 @@
-"""What was observed of GPUPeasy's server and page, replayed: the same answers, letter by letter.
+"""Recorded answers of GPUPeasy's server and page, replayed: the same, letter by letter.
 
 `<OUT>` is a folder, `<CWD>` that of the server. Where the old server was watched while jobs ran for two seconds, the
 queue is paused here, so that the moment is certain.
@@ -20,18 +20,18 @@ from dibs_compat.gpupeasy import servers
 from peasy import FORM, Answer, Peasy, Server
 
 CASES = {case["name"]: case for case in json.loads((Path(__file__).parents[1] / "data" / "gpupeasy.json").read_text())}
-#: What the lists of ended jobs tell of and no case of its own was kept for.
+#: Ended jobs in the recorded lists that have no case of their own.
 UNLISTED = {"nf": ["no_such_cmd_xyz"], "str": "ls", "str2": "ls -l"}
-#: Cases that are not one request, and the test that each has of its own. All others are asked, also those to come.
+#: Cases that are not a single request, with the test for each. All others are replayed, also new ones.
 ASIDE = {
-    "startserver_defaults": "test_the_start_scripts_as_they_were_shipped_serve_what_they_say",
-    "duplicate_and_empty_gpu_ids": "test_a_gpu_that_is_named_twice_and_one_that_is_none",
+    "startserver_defaults": "test_the_original_start_scripts_work",
+    "duplicate_and_empty_gpu_ids": "test_duplicate_and_empty_gpu_ids_behave_as_recorded",
 }
 
 
 @pytest.fixture(scope="module")
 def peasy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peasy]:
-    """A server on two GPUs to which everything was said that was said to the old one."""
+    """A server on two GPUs that gets every request that the old one got."""
     bench = Bench(tmp_path_factory.mktemp("replay"))
     own = Peasy(bench, "0", "1")
     yield own
@@ -40,14 +40,14 @@ def peasy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peasy]:
 
 
 def filled(peasy: Peasy, value: Any) -> Any:
-    """Return a case with the folders of this run, and jobs that do not take two seconds."""
+    """Return a case with the folders of this run, and jobs that take less than two seconds."""
     text = json.dumps(value).replace("<OUT>", str(peasy.out)).replace("<CWD>", str(peasy.bench.folder))
     return json.loads(text.replace("sleep 2", "sleep 0"))
 
 
 @pytest.fixture(scope="module")
 def answers(peasy: Peasy) -> dict[str, Answer]:
-    """All answers, by the name of the case, in the order in which the old server was asked."""
+    """All answers, by the name of the case, in the order of the recording."""
     core, page, found = peasy.core, peasy.page, {}
 
     def ask(name: str) -> None:
@@ -90,11 +90,11 @@ def answers(peasy: Peasy) -> dict[str, Answer]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ASIDE])
-def test_it_answers_as_the_old_one(peasy: Peasy, answers: dict[str, Answer], name: str) -> None:
+def test_every_answer_equals_the_recorded_one(peasy: Peasy, answers: dict[str, Answer], name: str) -> None:
     expected, seen = filled(peasy, CASES[name]["expected"]), answers[name]
     assert seen.status == expected.get("status", 200)
     if expected.get("location"):
-        # Written in other escapes, read the same.
+        # Other escapes, same meaning.
         assert seen.location == unquote_plus(expected["location"])
         return
     body = expected["body"]
@@ -107,19 +107,21 @@ def test_it_answers_as_the_old_one(peasy: Peasy, answers: dict[str, Answer], nam
     elif body.startswith("{"):
         assert seen.text == body
     else:
-        # Layout is our own; what it says is not.
+        # The layout is ours; the content is not.
         assert seen.headers["Content-Type"].startswith("text/html")
         assert "No jobs scheduled" in seen.text or "No jobs scheduled" not in body
 
 
-def test_what_the_jobs_saw_and_wrote(peasy: Peasy, answers: dict[str, Answer]) -> None:
+def test_jobs_get_the_recorded_environment_and_write_the_recorded_output(
+    peasy: Peasy, answers: dict[str, Answer]
+) -> None:
     assert answers
     assert (peasy.out / "env").read_text() == f"CVD=0\nerr\n{peasy.bench.folder}\n"
     assert (peasy.out / "fail").read_text() == "x\n"
     assert {(peasy.out / name).read_text() for name in ("q0", "q1", "q2", "q3")} == {"0\n", "1\n"}
 
 
-def test_the_batch_whose_jobs_share_a_file_ran_the_first(peasy: Peasy, answers: dict[str, Answer]) -> None:
+def test_of_a_batch_with_one_output_file_only_the_first_job_ran(peasy: Peasy, answers: dict[str, Answer]) -> None:
     assert answers
     found = wait_for(lambda: (peasy.out / "same").read_text())
     assert found == "a\n"
@@ -130,7 +132,7 @@ def test_every_case_is_replayed(answers: dict[str, Answer]) -> None:
     assert all(callable(globals()[name]) for name in ASIDE.values())
 
 
-def test_ports_are_those_of_its_readme_and_those_of_the_scripts_may_be_said() -> None:
+def test_default_ports_are_those_of_the_readme_and_can_be_changed() -> None:
     expected = CASES["startserver_defaults"]["expected"]
     assert (servers.CORE_PORT, servers.PAGE_PORT) == (8888, 4004)
     for text in (expected["server"], expected["gui"]):
@@ -141,8 +143,8 @@ def test_ports_are_those_of_its_readme_and_those_of_the_scripts_may_be_said() ->
         assert f"listening on 127.0.0.1 instead of {host}" in said[0]
 
 
-def test_the_start_scripts_as_they_were_shipped_serve_what_they_say(tmp_path: Path) -> None:
-    """With its list of GPUs, its time to wake and a folder for the log; folder and ports are the test's own."""
+def test_the_original_start_scripts_work(tmp_path: Path) -> None:
+    """With its GPU list, its wake-up interval and a folder for the log; folder and ports are the test's own."""
     expected = CASES["startserver_defaults"]["expected"]
     bench = Bench(tmp_path, devices=f"fake:{len(expected['gpus'])}")
     logs, out = tmp_path / "logs", tmp_path / "out"
@@ -177,7 +179,7 @@ def test_the_start_scripts_as_they_were_shipped_serve_what_they_say(tmp_path: Pa
         bench.close()
 
 
-def test_a_gpu_that_is_named_twice_and_one_that_is_none(tmp_path: Path) -> None:
+def test_duplicate_and_empty_gpu_ids_behave_as_recorded(tmp_path: Path) -> None:
     expected = CASES["duplicate_and_empty_gpu_ids"]["expected"]["cuda_visible_devices_in_start_order"]
     bench = Bench(tmp_path, devices="fake:2x24G")
     peasy = Peasy(bench, *CASES["duplicate_and_empty_gpu_ids"]["input"]["gpuList"])

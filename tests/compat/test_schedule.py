@@ -1,4 +1,4 @@
-"""`schedule` and `sch`: machine-wide leases in the clothes of the old tool."""
+"""`schedule` and `sch`: machine-wide leases with the interface of the old tool."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tools(bench: Bench) -> OldTools:
     return OldTools(bench)
 
 
-def test_without_a_word_it_says_what_it_expects(tools: OldTools) -> None:
+def test_without_arguments_it_prints_its_usage(tools: OldTools) -> None:
     done = tools.run("schedule")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("usage: schedule [-h]")
@@ -40,11 +40,11 @@ def test_without_a_word_it_says_what_it_expects(tools: OldTools) -> None:
     assert tools.state()["avail"] == [True] * 4
 
 
-# -- whose turn it is ---------------------------------------------------------------------------------------------
+# -- order --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["schedule", "sch"])
-def test_calls_are_served_in_the_order_in_which_they_came(tools: OldTools, tool: str) -> None:
+def test_calls_are_served_in_order_of_arrival(tools: OldTools, tool: str) -> None:
     tools.run("schedule", "-i", "1")
     with ExitStack() as stack:
         first = stack.enter_context(tools.started("schedule", GATE))
@@ -60,7 +60,7 @@ def test_calls_are_served_in_the_order_in_which_they_came(tools: OldTools, tool:
     assert tools.file("order") == "0\n1\n2\n3\n"
 
 
-def test_a_gpu_that_another_door_holds_is_waited_for_and_shown(tools: OldTools) -> None:
+def test_a_gpu_held_by_another_command_is_waited_for_and_shown(tools: OldTools) -> None:
     tools.run("schedule", "-i", "1")
     lease = [sys.executable, "-m", "dibs", "lease", "--gpu-ids", "0", "sh", "-c", "echo ready; read line"]
     with subprocess.Popen(lease, env=tools.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -98,13 +98,13 @@ def test_a_task_of_several_gpus_is_shown_at_each(tools: OldTools) -> None:
         assert tools.run("sch", "-s").stdout.count("GPU: 0,1\n") == 2
 
 
-def test_numbers_without_a_device_are_slots_of_their_own(tools: OldTools) -> None:
+def test_numbers_without_a_device_are_separate_slots(tools: OldTools) -> None:
     """On a machine without GPUs, and for GPUs that exist only in the state file."""
     with tools.started("schedule", "-i", "9", "-fg", "7", GATE) as call:
         assert tools.file("began") == "cuda7\n"
         call.task_pid()
         assert "GPU 7\n" not in tools.run("schedule", "-s", DIBS_DEVICES="none").stdout
-    # It was killed, and its task lets go of the slot a moment later.
+    # It was killed, and its task releases the slot a moment later.
     wait_for(lambda: tools.run("schedule", "-s", DIBS_DEVICES="none").stdout.endswith("GPU 7\nGPU 8\n"))
 
 
@@ -112,7 +112,7 @@ def test_a_new_state_file_has_no_more_gpus_than_the_machine(tools: OldTools) -> 
     assert tools.run("schedule", "-s", DIBS_DEVICES="fake:2").stdout == "Free GPU:\n---------\nGPU 0\nGPU 1\n"
 
 
-def test_a_device_that_is_left_out_is_not_handed_out_as_a_mere_number(tmp_path: Path) -> None:
+def test_an_excluded_device_is_not_handed_out_by_its_number(tmp_path: Path) -> None:
     """With DIBS_DEVICES=0 on a machine with two GPUs the number 1 would be another lease than that of the device."""
     seen = Inventory(devices.pretend(2, 1)[:1], restriction="DIBS_DEVICES=0")
     assert [Gpus(seen, Folder(str(tmp_path))).fault(n) for n in (0, 1)] == [None, "left out by DIBS_DEVICES=0"]
@@ -124,21 +124,21 @@ def test_a_device_that_is_left_out_is_not_handed_out_as_a_mere_number(tmp_path: 
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("true", 0)])
-def test_exit_status_is_the_tasks_if_asked_for(tools: OldTools, script: str, code: int) -> None:
+def test_the_exit_status_of_the_task_is_returned_on_request(tools: OldTools, script: str, code: int) -> None:
     assert tools.run("schedule", "--exit-status", f"sh -c '{script}'").returncode == code
     assert tools.run("sch", "--exit-status", "sh", "-c", script).returncode == code
     assert tools.run("sch", "sh", "-c", script).returncode == 0
 
 
 @pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("./plain", 126)])
-def test_exit_status_of_what_cannot_be_started(tools: OldTools, program: str, code: int) -> None:
+def test_a_task_that_cannot_be_started_has_an_exit_status(tools: OldTools, program: str, code: int) -> None:
     (tools.folder / "plain").write_text("")
     done = tools.run("schedule", "--exit-status", program)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
     assert tools.run("schedule", program).returncode == 1
 
 
-def test_what_a_task_leaves_running_is_ended_and_named(tools: OldTools) -> None:
+def test_leftover_processes_of_a_task_are_ended_and_named(tools: OldTools) -> None:
     with tools.started("schedule", "sh -c 'sleep 1000 & echo $! > pid'") as call:
         assert call.end() == 0
         assert f"they were ended: {tools.file('pid').strip()} sleep" in call.stderr
@@ -146,7 +146,7 @@ def test_what_a_task_leaves_running_is_ended_and_named(tools: OldTools) -> None:
     assert tools.held() == set()
 
 
-def test_the_task_has_our_streams_and_a_session_of_its_own(tools: OldTools) -> None:
+def test_the_task_has_our_streams_and_a_separate_session(tools: OldTools) -> None:
     words = tools.command("schedule", "sh -c 'read line; echo got $line; echo bad >&2; ps -o sid= -p $$'")
     done = subprocess.run(
         words, env=tools.environ, cwd=tools.folder, input="typed\n", capture_output=True, text=True, timeout=PATIENCE_S
@@ -162,15 +162,15 @@ def test_both_streams_may_go_to_one_file(tools: OldTools) -> None:
     assert tools.file("log") == "a\nb\nc\n"
 
 
-def test_nothing_is_emptied_by_a_wrong_command_line(tools: OldTools) -> None:
+def test_an_invalid_command_line_truncates_no_file(tools: OldTools) -> None:
     (tools.folder / "log").write_text("dear\n")
     assert tools.run("schedule", "-o", "log", "-fg", "x", "true").returncode == 2
     assert tools.run("schedule", "-o", "log", "no 'quote").returncode == 1
     assert tools.file("log") == "dear\n"
 
 
-def test_the_variable_can_be_left_alone(tools: OldTools) -> None:
-    """For tasks that take cuda2 for an ordinal among all GPUs."""
+def test_setting_the_variable_can_be_disabled(tools: OldTools) -> None:
+    """For tasks that use cuda2 as an ordinal among all GPUs."""
     script = "sh -c 'echo $GPU ${CUDA_VISIBLE_DEVICES-unset} > env'"
     tools.run("schedule", "-fg", "2", script, DIBS_COMPAT_VISIBLE="keep")
     assert tools.file("env") == "cuda2 unset\n"
@@ -223,7 +223,7 @@ def test_forced_release_ends_what_a_killed_scheduler_left(tools: OldTools) -> No
 # -- the state file -----------------------------------------------------------------------------------------------
 
 
-def test_the_state_file_is_for_everybody(tools: OldTools) -> None:
+def test_the_state_file_is_writable_for_everybody(tools: OldTools) -> None:
     tools.run("schedule", "-s")
     assert tools.path.stat().st_mode & 0o7777 == 0o777
     assert tools.path.read_text() == json.dumps(tools.state(), indent=4, sort_keys=True)
@@ -231,7 +231,7 @@ def test_the_state_file_is_for_everybody(tools: OldTools) -> None:
 
 
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "hardlink", "fifo", "folder"])
-def test_what_was_planted_is_neither_followed_nor_written(tools: OldTools, kind: str) -> None:
+def test_planted_files_are_neither_followed_nor_written(tools: OldTools, kind: str) -> None:
     dear = tools.path.parent / "dear"
     dear.write_text("mine\n")
     match kind:
@@ -257,14 +257,14 @@ def test_what_was_planted_is_neither_followed_nor_written(tools: OldTools, kind:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"avail": 3}', '{"avail": [1, 2]}', "[" * 100_000, '{"avail": [true], "user": [5]', "\0"]
 )
-def test_a_broken_state_file_is_made_anew(tools: OldTools, text: str) -> None:
+def test_a_broken_state_file_is_recreated(tools: OldTools, text: str) -> None:
     tools.path.write_text(text)
     assert tools.run("schedule", "-s").stdout == "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\nGPU 3\n"
     assert tools.state()["avail"] == [True] * 4
 
 
 def test_the_task_of_a_dead_process_holds_nothing(tools: OldTools) -> None:
-    """What a scheduler leaves that was killed together with its task."""
+    """Left by a scheduler that was killed together with its task."""
     child = subprocess.Popen(["true"])
     child.wait()
     tools.set_aside([False, True])
@@ -274,13 +274,13 @@ def test_the_task_of_a_dead_process_holds_nothing(tools: OldTools) -> None:
     assert tools.state()["task_pid"] == [None, None]
 
 
-def test_a_pid_that_somebody_else_has_got_since_holds_nothing(tools: OldTools) -> None:
+def test_a_reused_pid_holds_nothing(tools: OldTools) -> None:
     entry = state_file.Entry(False, "cuda0", ("x",), os.getpid(), "2001-01-01 00:00:00", "alice")
     tools.path.write_bytes(state_file.text((entry,)))
     assert tools.run("schedule", "-s").stdout == "Free GPU:\n---------\nGPU 0\n"
 
 
-def test_the_task_of_somebody_with_the_old_tool_is_waited_for(tools: OldTools) -> None:
+def test_a_task_of_the_old_tool_is_waited_for(tools: OldTools) -> None:
     with subprocess.Popen(["sleep", "1000"]) as old:
         entry = state_file.Entry(False, "0", ("sleep", "1000"), old.pid, screen.moment(time.time()), "alice")
         tools.path.write_bytes(state_file.text((entry,)))
@@ -294,7 +294,7 @@ def test_the_task_of_somebody_with_the_old_tool_is_waited_for(tools: OldTools) -
             assert call.end() == 0
 
 
-def test_a_state_file_that_vanishes_comes_back_as_it_was(tools: OldTools) -> None:
+def test_a_deleted_state_file_is_restored(tools: OldTools) -> None:
     with tools.started("schedule", "-i", "3", "2", GATE) as call:
         tools.file("began")
         call.task_pid()
@@ -304,7 +304,7 @@ def test_a_state_file_that_vanishes_comes_back_as_it_was(tools: OldTools) -> Non
     assert tools.state()["avail"] == [True, True, False]
 
 
-def test_what_is_set_aside_while_one_waits_stays_untouched(tools: OldTools) -> None:
+def test_a_gpu_set_aside_while_a_call_waits_is_not_used(tools: OldTools) -> None:
     tools.run("schedule", "-i", "1")
     with ExitStack() as stack:
         first = stack.enter_context(tools.started("schedule", GATE))
@@ -321,7 +321,7 @@ def test_what_is_set_aside_while_one_waits_stays_untouched(tools: OldTools) -> N
         assert second.end() == 0
 
 
-def test_the_state_file_cannot_give_a_leased_gpu_away(tools: OldTools) -> None:
+def test_the_state_file_cannot_free_a_leased_gpu(tools: OldTools) -> None:
     tools.run("schedule", "-i", "1")
     with ExitStack() as stack:
         stack.enter_context(tools.started("schedule", GATE))
@@ -335,7 +335,7 @@ def test_the_state_file_cannot_give_a_leased_gpu_away(tools: OldTools) -> None:
         assert tools.file("began") == "cuda0\ncuda0\n"
 
 
-def test_the_end_of_a_task_does_not_wipe_what_others_wrote(tools: OldTools) -> None:
+def test_the_end_of_a_task_keeps_entries_written_by_others(tools: OldTools) -> None:
     with tools.started("schedule", GATE) as call:
         tools.file("began")
         call.task_pid()
@@ -345,7 +345,7 @@ def test_the_end_of_a_task_does_not_wipe_what_others_wrote(tools: OldTools) -> N
     assert tools.state()["avail"] == [False, True, False]
 
 
-# -- words --------------------------------------------------------------------------------------------------------
+# -- arguments ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -362,11 +362,11 @@ def test_the_end_of_a_task_does_not_wipe_what_others_wrote(tools: OldTools) -> N
         ("", "", ""),
     ],
 )
-def test_the_task_begins_with_the_first_word_that_is_not_ours(line: str, options: str, task: str) -> None:
+def test_the_task_begins_with_the_first_unknown_argument(line: str, options: str, task: str) -> None:
     assert sch.split(line.split()) == (options.split(), task.split())
 
 
-def test_numbers_do_not_swallow_the_task() -> None:
+def test_options_with_numbers_do_not_consume_the_task() -> None:
     words = ["-i", "4", "2", "run it", "-v"]
     assert arguments.numbers_last(words, ("-i",)) == ["run it", "-v", "-i", "4", "2"]
     assert arguments.numbers_last(["-i", "4", "--", "-i", "5"], ("-i",)) == ["-i", "4", "--", "-i", "5"]
@@ -383,21 +383,21 @@ def test_numbers_do_not_swallow_the_task() -> None:
         (GpuRequest(2, forced=(3,)), [0, 1, 2], [1], []),
     ],
 )
-def test_candidates_are_the_best_first(
+def test_candidates_are_sorted_best_first(
     asked: GpuRequest, usable: list[int], free: list[int], expected: list[int]
 ) -> None:
     assert asked.candidates(usable, free) == expected
 
 
 @given(st.integers(0, 10**6))
-def test_time_is_not_lost_after_a_day(seconds: int) -> None:
+def test_durations_over_a_day_are_complete(seconds: int) -> None:
     hours, minutes, rest = map(int, screen.duration(seconds).split(":"))
     assert hours * 3600 + minutes * 60 + rest == seconds
     assert max(minutes, rest) < 60
 
 
 @given(st.lists(st.tuples(st.booleans(), st.text(), st.lists(st.text()), st.integers(1, 2**31 - 1))))
-def test_what_is_written_is_read_again(rows: list[tuple[bool, str, list[str], int]]) -> None:
+def test_a_written_state_is_read_back(rows: list[tuple[bool, str, list[str], int]]) -> None:
     entries = tuple(
         state_file.FREE if avail else state_file.Entry(False, name, tuple(task), pid, name, name)
         for avail, name, task, pid in rows
@@ -408,17 +408,17 @@ def test_what_is_written_is_read_again(rows: list[tuple[bool, str, list[str], in
 @given(st.binary() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists).map(
     lambda value: json.dumps({"avail": [False, True], "task": value, "task_pid": value, "user": value}).encode()
 ))  # fmt: skip
-def test_nothing_that_a_file_says_breaks_us(data: bytes) -> None:
+def test_any_content_of_the_file_is_handled(data: bytes) -> None:
     entries = state_file.parse(data)
     assert entries is None or all(isinstance(entry, state_file.Entry) for entry in entries)
 
 
-def test_a_status_cannot_drive_the_terminal() -> None:
+def test_a_status_cannot_control_the_terminal() -> None:
     entry = state_file.Entry(False, "\x1b[2J", ("\x1b[2J",), 5, "\x1b[2J", "\x1b[2J")
     assert "\x1b" not in screen.status((entry,), {}, {}, "cuda")
 
 
-def test_the_help_says_what_is_new_at_a_terminal_only(tools: OldTools) -> None:
+def test_the_help_mentions_new_features_on_a_terminal_only(tools: OldTools) -> None:
     assert "--exit-status" not in tools.run("schedule", "-h").stdout
     assert tools.run("schedule", "-h").stderr == ""
     assert Path(tools.command("sch")[0]).exists()

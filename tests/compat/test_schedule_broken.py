@@ -1,4 +1,4 @@
-"""The doors without a daemon on a broken machine: one clear line, the right code, and nothing run or left behind."""
+"""The commands without a daemon on a broken machine: one clear line, the right code, nothing run or left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tools(bench: Bench) -> OldTools:
 
 
 def command(tools: OldTools, door: str) -> list[str]:
-    """Return the command line that runs something on GPU 0 through a door."""
+    """Return the command line that runs something on GPU 0 with a command."""
     task = ["touch", "ran"]
     return {
         "lease": [sys.executable, "-m", "dibs", "lease", "--gpu-ids", "0", *task],
@@ -61,7 +61,7 @@ def planted_link(folder: Path, dear: Path) -> None:
 
 
 def planted_file(folder: Path, dear: Path) -> None:
-    """A second name of a file that is dear to its owner."""
+    """A second name of a file that must not change."""
     os.link(dear, folder / GATE)
 
 
@@ -86,7 +86,7 @@ FAULTS: dict[Callable[[Path, Path], None], str] = {
 
 @pytest.mark.parametrize("door", ["lease", "schedule", "sch"])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_broken_lease_folder_is_said_in_one_line(
+def test_a_broken_lease_folder_is_a_one_line_error(
     tools: OldTools, door: str, fault: Callable[[Path, Path], None]
 ) -> None:
     dear = tools.folder / "dear"
@@ -110,8 +110,8 @@ def test_a_broken_lease_folder_is_said_in_one_line(
 
 
 @pytest.mark.parametrize("door", ["lease", "schedule", "sch"])
-def test_who_cannot_keep_a_ticket_says_so_and_leaves_nothing(tools: OldTools, door: str) -> None:
-    """No byte can be written, as on a full disk, and the GPU is held: there is no place in the line to be had."""
+def test_without_space_for_a_ticket_there_is_an_error_and_nothing_is_left(tools: OldTools, door: str) -> None:
+    """No byte can be written, as on a full disk, and the GPU is held: there is no way to queue for it."""
     tools.run("schedule", "-s")
     with tools.started("schedule", "-fg", "0", "sh -c 'echo > began; sleep 1000'"):
         tools.file("began")
@@ -125,7 +125,7 @@ def test_who_cannot_keep_a_ticket_says_so_and_leaves_nothing(tools: OldTools, do
 
 
 @pytest.mark.parametrize("door", ["lease", "schedule"])
-def test_a_full_disk_does_not_keep_a_free_gpu_from_anybody(tools: OldTools, door: str) -> None:
+def test_a_full_disk_does_not_prevent_the_use_of_a_free_gpu(tools: OldTools, door: str) -> None:
     tools.run("schedule", "-s")
     done = run(tools, door, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
     assert done.returncode == 0
@@ -134,7 +134,7 @@ def test_a_full_disk_does_not_keep_a_free_gpu_from_anybody(tools: OldTools, door
     assert [line.partition(" (")[0] for line in done.stderr.splitlines()] == ([said] if door == "schedule" else [])
 
 
-def test_a_state_file_in_a_folder_that_is_not_there(tools: OldTools) -> None:
+def test_a_state_file_in_a_missing_folder_is_an_error(tools: OldTools) -> None:
     done = tools.run("schedule", "touch ran", DIBS_COMPAT_STATE=str(tools.folder / "no" / "info"))
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
     assert "No such file or directory" in done.stderr

@@ -1,4 +1,4 @@
-"""The old scheduler's command lines, replayed: what was observed of it, and what is better now (`now_...`).
+"""The old scheduler's command lines, replayed: its recorded behaviour, and improvements (`now_...`).
 
 A case has the words, what the state file said before (which GPUs were available; null: no file) and after, and all
 that was printed. `waits` instead of a code means that it has to wait for ever.
@@ -27,7 +27,7 @@ def tools(bench: Bench) -> OldTools:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["code"] != "waits"], ids=lambda case: f"{case['tool']}-{case['name']}"
 )
-def test_it_does_what_the_old_tool_does(tools: OldTools, case: dict[str, Any]) -> None:
+def test_it_behaves_as_recorded_from_the_old_tool(tools: OldTools, case: dict[str, Any]) -> None:
     if case["before"] is not None:
         tools.set_aside(case["before"])
     done = tools.run(case["tool"], *case["words"])
@@ -42,7 +42,7 @@ def test_it_does_what_the_old_tool_does(tools: OldTools, case: dict[str, Any]) -
     "case", [case for case in CASES if case["code"] == "waits"], ids=lambda case: f"{case['tool']}-{case['name']}"
 )
 def test_it_waits_where_the_old_tool_waits(tools: OldTools, case: dict[str, Any]) -> None:
-    """It goes on when the GPUs that were set aside are released, and is not seen to hold anything before."""
+    """It continues when the GPUs that were set aside are released, and is not shown as a holder before."""
     tools.set_aside(case["before"])
     with tools.started(case["tool"], *case["words"]) as call:
         wait_for(lambda: is_watching(call.process.pid) and normal(call.stdout, "") == case["stdout"])

@@ -1,4 +1,4 @@
-"""What ends `schedule` and `sch`, and what becomes of their tasks: nothing is left that nobody named."""
+"""What ends `schedule` and `sch`, and what happens to their tasks: nothing is left behind unnamed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bench import Bench, wait_for
 from dibs_compat.schedule.task import IGNORE_S, PATIENT_S, Step, StopSignals
 from old_tools import Call, OldTools
 
-#: A task that says that it runs, and lives on until it is killed by what it does not ignore.
+#: A task that prints that it runs, and continues until it is killed by a signal it does not ignore.
 LONG = ("sh", "-c", "echo > began; sleep 1000 & wait")
-#: The same, deaf to TERM.
+#: The same, ignoring TERM.
 DEAF = ("sh", "-c", "trap '' TERM; echo > began; while :; do sleep 0.01; done")
 
 
@@ -24,7 +24,7 @@ def tools(bench: Bench) -> OldTools:
 
 
 def words(tool: str, task: tuple[str, ...]) -> list[str]:
-    """Return a task as the tool takes it."""
+    """Return a task as the tool expects it."""
     return [f'{task[0]} {task[1]} "{task[2]}"'] if tool == "schedule" else list(task)
 
 
@@ -38,14 +38,14 @@ def run(tools: OldTools, tool: str, task: tuple[str, ...]) -> Call:
 
 
 def is_all_free(tools: OldTools) -> bool:
-    """Tell whether nothing is held, and the next call sees it so."""
+    """Return whether nothing is held, and the next call agrees."""
     shown = tools.run("schedule", "-s").stdout
     return tools.held() == set() and shown == "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 2\nGPU 3\n"
 
 
 @pytest.mark.parametrize("tool", ["schedule", "sch"])
 @pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
-def test_told_to_end_it_ends_the_task_and_then_itself(tools: OldTools, tool: str, number: signal.Signals) -> None:
+def test_sigterm_ends_the_task_and_then_the_call(tools: OldTools, tool: str, number: signal.Signals) -> None:
     call = run(tools, tool, LONG)
     call.send(number)
     assert call.end() == -number
@@ -55,7 +55,7 @@ def test_told_to_end_it_ends_the_task_and_then_itself(tools: OldTools, tool: str
 
 
 @pytest.mark.parametrize("tool", ["schedule", "sch"])
-def test_told_twice_it_kills(tools: OldTools, tool: str) -> None:
+def test_a_second_sigterm_kills_the_task(tools: OldTools, tool: str) -> None:
     call = run(tools, tool, DEAF)
     call.send(SIGTERM)
     call.until("was terminated.")
@@ -67,7 +67,7 @@ def test_told_twice_it_kills(tools: OldTools, tool: str) -> None:
     assert is_all_free(tools)
 
 
-def test_one_ctrl_c_warns_and_two_end_the_task_of_schedule(tools: OldTools) -> None:
+def test_in_schedule_one_ctrl_c_warns_and_two_end_the_task(tools: OldTools) -> None:
     call = run(tools, "schedule", LONG)
     group = call.task_pid()
     call.send(SIGINT)
@@ -80,7 +80,7 @@ def test_one_ctrl_c_warns_and_two_end_the_task_of_schedule(tools: OldTools) -> N
     assert is_all_free(tools)
 
 
-def test_one_ctrl_c_ends_the_task_of_sch(tools: OldTools) -> None:
+def test_in_sch_one_ctrl_c_ends_the_task(tools: OldTools) -> None:
     call = run(tools, "sch", LONG)
     group = call.task_pid()
     call.send(SIGINT)
@@ -91,7 +91,7 @@ def test_one_ctrl_c_ends_the_task_of_sch(tools: OldTools) -> None:
 
 
 @pytest.mark.parametrize("tool", ["schedule", "sch"])
-def test_ctrl_c_again_and_again_kills_what_does_not_end(tools: OldTools, tool: str) -> None:
+def test_repeated_ctrl_c_kills_a_task_that_does_not_end(tools: OldTools, tool: str) -> None:
     call = run(tools, tool, DEAF)
 
     def is_over_after_one_more() -> bool:
@@ -120,7 +120,7 @@ def test_the_task_of_a_killed_scheduler_keeps_its_gpu_and_is_named(tools: OldToo
     assert is_all_free(tools)
 
 
-def test_a_scheduler_killed_with_its_task_leaves_nothing_that_waits(tools: OldTools) -> None:
+def test_a_scheduler_killed_with_its_task_leaves_no_waiting_process(tools: OldTools) -> None:
     call = run(tools, "schedule", LONG)
     tools.run("schedule", "-i", "1")
     with tools.started("schedule", "true") as second:
@@ -133,7 +133,7 @@ def test_a_scheduler_killed_with_its_task_leaves_nothing_that_waits(tools: OldTo
 
 
 @pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP, SIGKILL])
-def test_who_waits_leaves_the_line_when_told_to_end(tools: OldTools, number: signal.Signals) -> None:
+def test_a_waiting_call_leaves_the_line_on_sigterm(tools: OldTools, number: signal.Signals) -> None:
     call = run(tools, "schedule", LONG)
     tools.run("schedule", "-i", "1")
     with tools.started("schedule", "true") as second:
@@ -156,8 +156,8 @@ def test_nohup_is_respected(tools: OldTools) -> None:
     assert call.end() == 0
 
 
-def test_the_task_does_not_see_ctrl_c(tools: OldTools) -> None:
-    """It was started with SIGINT ignored, so that the scheduler alone decides."""
+def test_the_task_does_not_get_ctrl_c(tools: OldTools) -> None:
+    """It starts with SIGINT ignored, so that the scheduler alone decides."""
     script = "grep SigIgn /proc/self/status > ignored"
     assert tools.run("schedule", f"sh -c '{script}'").returncode == 0
     ignored = int(tools.file("ignored").split()[1], 16)
@@ -165,18 +165,18 @@ def test_the_task_does_not_see_ctrl_c(tools: OldTools) -> None:
     assert not ignored & (1 << (SIGTERM - 1) | 1 << (SIGHUP - 1) | 1 << (signal.SIGPIPE - 1))
 
 
-def test_the_task_sees_no_blocked_signals(tools: OldTools) -> None:
+def test_the_task_has_no_blocked_signals(tools: OldTools) -> None:
     tools.run("schedule", "sh -c 'grep SigBlk /proc/self/status > blocked'")
     assert int(tools.file("blocked").split()[1], 16) == 0
 
 
-def test_each_ctrl_c_has_its_meaning() -> None:
+def test_each_ctrl_c_has_its_effect() -> None:
     signals = StopSignals(7, Step.WARN, 30.0)
     answers = [signals.answer(SIGINT, now) for now in (0.0, 1.0, 1.0 + IGNORE_S - 0.1, 1.0 + IGNORE_S, 9.0)]
     assert answers == [None, PATIENT_S, None, 0.0, None]
 
 
-def test_term_has_a_grace_and_a_second_one_has_none() -> None:
+def test_a_first_sigterm_has_a_grace_and_a_second_one_none() -> None:
     signals = StopSignals(7, Step.WARN, 30.0)
     assert [signals.answer(number, 0.0) for number in (SIGTERM, SIGHUP)] == [30.0, 0.0]
     assert signals.stop_signal == SIGTERM

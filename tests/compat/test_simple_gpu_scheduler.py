@@ -1,4 +1,4 @@
-"""`simple_gpu_scheduler`: the old tool's observed behaviour, to the byte, and what was wrong with it gone."""
+"""`simple_gpu_scheduler`: the recorded behaviour of the old tool, to the byte, without its bugs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASES = json.loads((Path(__file__).parent.parent / "data" / "simple_gpu_schedule
 
 
 def run(bench: Bench, shell: str, stdin: str | bytes = "", **environ: str) -> subprocess.CompletedProcess[bytes]:
-    """Type something into a shell that finds the old names."""
+    """Run a shell command with the old names on its PATH."""
     path = f"{Path(sys.executable).parent}:{bench.environ['PATH']}"
     given = stdin if isinstance(stdin, bytes) else stdin.encode()
     return subprocess.run(
@@ -32,7 +32,7 @@ def run(bench: Bench, shell: str, stdin: str | bytes = "", **environ: str) -> su
 
 
 def start(bench: Bench, gpus: str) -> subprocess.Popen[bytes]:
-    """Start it on the bench's pretend GPUs, with a pipe to type into."""
+    """Start it on the pretend GPUs of the bench, with a pipe as input."""
     words = [Path(sys.executable).parent / "simple_gpu_scheduler", "--gpus", gpus]
     return subprocess.Popen(
         words, env=bench.environ, cwd=bench.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
@@ -41,12 +41,12 @@ def start(bench: Bench, gpus: str) -> subprocess.Popen[bytes]:
 
 
 def held(bench: Bench, *devices: str) -> list[str]:
-    """Return which of the devices somebody holds."""
+    """Return which of the devices are held."""
     return [name for name, who in holders.survey(device_lease.Folder(str(bench.leases)), devices).items() if who]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_it_does_what_the_old_tool_was_seen_to_do(bench: Bench, case: dict[str, Any]) -> None:
+def test_it_behaves_as_recorded_from_the_old_tool(bench: Bench, case: dict[str, Any]) -> None:
     done = run(bench, case["shell"], case["stdin"], **case["environ"])
     assert (done.stdout.decode(), done.stderr.decode(), done.returncode) == (
         case["stdout"],
@@ -56,7 +56,7 @@ def test_it_does_what_the_old_tool_was_seen_to_do(bench: Bench, case: dict[str, 
     assert {name: (bench.folder / name).read_text() for name in case["files"]} == case["files"]
 
 
-def test_as_a_package_it_cannot_be_run(bench: Bench) -> None:
+def test_the_package_cannot_be_run_as_a_module(bench: Bench) -> None:
     assert run(bench, "python -m simple_gpu_scheduler").returncode == 1
 
 
@@ -68,15 +68,15 @@ def test_a_command_that_cannot_be_started_frees_its_gpu_and_is_reported(bench: B
     assert done.returncode == 1
 
 
-def test_ids_that_name_no_gpu_are_leased_without_asking_a_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each question takes a new process, and so long the next command would wait."""
+def test_ids_that_name_no_gpu_are_leased_without_a_driver_query(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each query takes a new process, which would delay the next command."""
     for name, value in {**bench.environ, "DIBS_DEVICES": ""}.items():
         monkeypatch.setenv(name, value)
     assert ids.vet(devices.Inventory(), print) is None
     assert ids.vet(devices.Inventory(devices.pretend(1, 2**30)), print) is not None
 
 
-def test_bytes_that_are_no_text_reach_the_command(bench: Bench) -> None:
+def test_bytes_that_are_not_utf8_reach_the_command(bench: Bench) -> None:
     done = run(bench, "simple_gpu_scheduler --gpus 0", b"printf '\xff' > a\n")
     assert done.stdout == b"Processing command `printf '\xff' > a` on gpu 0\n"
     assert (bench.folder / "a").read_bytes() == b"\xff"
@@ -85,14 +85,12 @@ def test_bytes_that_are_no_text_reach_the_command(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "environ", "code"), [("--exit-status", {}, 1), ("", {"SGS_EXIT_STATUS": "1"}, 1), ("", {}, 0)]
 )
-def test_failures_are_told_by_the_exit_code_if_asked(
-    bench: Bench, words: str, environ: dict[str, str], code: int
-) -> None:
+def test_failures_set_the_exit_code_on_request(bench: Bench, words: str, environ: dict[str, str], code: int) -> None:
     assert run(bench, f"simple_gpu_scheduler --gpus 0 {words}", "true\nfalse\n", **environ).returncode == code
     assert run(bench, f"simple_gpu_scheduler --gpus 0 {words}", "true\n", **environ).returncode == 0
 
 
-def test_an_id_takes_the_lease_of_the_device_it_names(bench: Bench) -> None:
+def test_an_id_uses_the_lease_of_the_device_it_names(bench: Bench) -> None:
     """Any other text is leased by itself, so that two calls never run on the same slot."""
     gate = "while [ ! -e go ]; do sleep 0.01; done"
     with start(bench, "1,7,1") as process:
@@ -106,8 +104,8 @@ def test_an_id_takes_the_lease_of_the_device_it_names(bench: Bench) -> None:
     assert held(bench, "FAKE-1", "7") == []
 
 
-def test_in_a_job_of_dibs_it_uses_the_gpu_of_the_job(bench: Bench) -> None:
-    """It would wait for itself otherwise."""
+def test_inside_a_job_it_uses_the_gpu_of_the_job(bench: Bench) -> None:
+    """Otherwise it would deadlock."""
     tool = Path(sys.executable).parent / "simple_gpu_scheduler"
     done = bench.cli("run", "--gpu-ids", "1", f'echo "echo in $CUDA_VISIBLE_DEVICES" | {tool} --gpus 1')
     assert (done.returncode, done.stdout) == (
@@ -115,8 +113,8 @@ def test_in_a_job_of_dibs_it_uses_the_gpu_of_the_job(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def test_two_calls_share_the_gpu_one_after_the_other(bench: Bench) -> None:
-    """The second waits in the line and says for whom; the first offers the GPU back after each command."""
+def test_two_calls_alternate_on_one_gpu(bench: Bench) -> None:
+    """The second waits in the line and names the holder; the first offers the GPU back after each command."""
     first, second = start(bench, "0"), start(bench, "0")
     assert first.stdin is not None
     first.stdin.write(b"touch began; while [ ! -e go ]; do sleep 0.01; done; echo 1 >> order\necho 3 >> order\n")
@@ -158,7 +156,7 @@ def test_its_names_can_be_imported(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert held(bench, "x") == []
 
 
-def test_a_manager_takes_no_lease_of_what_is_leased_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manager_leases_no_inherited_gpu(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**bench.environ, "DIBS_GPU_INDICES": "1"}.items():
         monkeypatch.setenv(name, value)
     (lease,) = device_lease.take(device_lease.folder(), ["FAKE-1"], device_lease.Note("test"))
@@ -175,8 +173,8 @@ def test_a_manager_takes_no_lease_of_what_is_leased_for_it(bench: Bench, monkeyp
     lease.close()
 
 
-def test_a_command_that_ends_in_an_ampersand_frees_its_gpu_at_once(bench: Bench) -> None:
-    """What it left goes on, as it always did, and holds the GPU for as long as it lives."""
+def test_a_command_that_ends_in_an_ampersand_frees_its_slot_at_once(bench: Bench) -> None:
+    """Its background process continues, as before, and holds the GPU until it exits."""
     left = "(while [ ! -e go ]; do sleep 0.01; done; echo end > a) > /dev/null 2>&1 &"
     done = run(bench, "simple_gpu_scheduler --gpus 0", f"{left}\necho next > b\n")
     assert (done.returncode, done.stderr) == (0, b"")

@@ -1,4 +1,4 @@
-"""`simple_hypersearch`: the old tool's observed behaviour, to the byte, and what was wrong with it gone."""
+"""`simple_hypersearch`: the recorded behaviour of the old tool, to the byte, without its bugs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from simple_gpu_scheduler import hypersearch
 from simple_gpu_scheduler.hypersearch import HyperparameterSearch
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "simple_hypersearch.json").read_text())["cases"]
-#: argparse words its usage and its complaints a little differently in every version; the cases are from this one.
+#: The usage and errors of argparse differ a little between versions; the cases are from this one.
 IS_SAME_ARGPARSE = sys.version_info[:2] == (3, 11)
 
 
 def run(*argv: str, shell: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the console script, or type something into a shell that finds it."""
+    """Run the console script, or a shell command that finds it."""
     environ = {"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "LANG": "C.UTF-8", "COLUMNS": "80"}
     words = ["bash", "-c", shell] if shell else list(argv)
     return subprocess.run(words, capture_output=True, text=True, env=environ, timeout=60)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_it_does_what_the_old_tool_was_seen_to_do(case: dict[str, Any]) -> None:
+def test_it_behaves_as_recorded_from_the_old_tool(case: dict[str, Any]) -> None:
     done = run(*case["argv"])
     assert (done.stdout, done.returncode) == (case["stdout"], case["code"])
     if case["is_last_line"]:
@@ -48,13 +48,13 @@ def test_a_large_grid_has_the_old_order() -> None:
     assert hashlib.md5(done.stdout.encode()).hexdigest() == "6da8027d7b2b26c75e5cecff0b9b5423"
 
 
-def test_an_unknown_name_is_one_line_that_says_what_there_is() -> None:
+def test_an_unknown_name_is_a_one_line_error_that_lists_the_names() -> None:
     done = run("simple_hypersearch", "c {zzz}", "-p", "a", "1", "2")
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr == "simple_hypersearch: unknown {zzz} in the pattern; there is {a}\n"
 
 
-def test_what_breaks_for_a_later_value_prints_nothing_before() -> None:
+def test_if_a_later_value_fails_nothing_is_printed() -> None:
     done = run("simple_hypersearch", "c {a[3]}", "--sampling-mode", "grid", "-p", "a", "long enough", "x")
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr == "simple_hypersearch: the pattern does not fit its values: string index out of range\n"
@@ -73,7 +73,7 @@ def test_a_search_without_values_is_refused(words: tuple[str, ...], complaint: s
     assert done.stderr.endswith(complaint)
 
 
-def test_a_reader_that_leaves_early_ends_it_without_a_word() -> None:
+def test_a_reader_that_closes_the_pipe_ends_it_quietly() -> None:
     done = run(
         shell="simple_hypersearch 'c {a}' --sampling-mode grid -p a $(seq 1 50000) | head -n 1; echo ${PIPESTATUS[0]}"
     )
@@ -93,7 +93,7 @@ def test_lines_can_be_counted_unless_a_parameter_has_that_name() -> None:
     assert HyperparameterSearch("{job_index}", "grid", None, {"job_index": ["x"]}).get_commands() == ["x"]
 
 
-def test_from_python_the_order_is_that_of_the_global_seed() -> None:
+def test_from_python_the_order_depends_on_the_global_seed() -> None:
     random.seed(3)
     expected = list(range(20))
     random.shuffle(expected)
@@ -102,7 +102,7 @@ def test_from_python_the_order_is_that_of_the_global_seed() -> None:
     assert search.get_commands() == [str(number) for number in expected]
 
 
-def test_a_grid_in_order_takes_no_more_memory_than_its_values() -> None:
+def test_an_ordered_grid_uses_no_more_memory_than_its_values() -> None:
     columns = {name: [str(number) for number in range(200)] for name in "abc"}
     commands = HyperparameterSearch("{a} {b} {c}", "grid", 300_000, columns).commands()
     next(commands)
@@ -113,7 +113,7 @@ def test_a_grid_in_order_takes_no_more_memory_than_its_values() -> None:
     assert peak < 100_000
 
 
-def test_beyond_the_old_tools_reach_a_shuffled_grid_begins_at_once() -> None:
+def test_a_shuffled_grid_too_large_for_the_old_tool_starts_at_once() -> None:
     columns = {name: range(1000) for name in "abc"}
     commands = HyperparameterSearch("{a} {b} {c}", "shuffled_grid", 100, columns).get_commands()
     assert len({*commands}) == 100
