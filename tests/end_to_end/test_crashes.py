@@ -1,4 +1,4 @@
-"""The daemon may die at any moment: nothing is lost, nothing runs twice, every result is true."""
+"""The daemon may die at any moment: nothing is lost, nothing runs twice, every result is correct."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from fakes.faults.broken_calls import BrokenCalls
 from forking import Forked
 
 PROVING = bool(os.environ.get("DIBS_PROVE"))
-#: Rounds of so many kills each.
+#: Rounds of this many kills each.
 ROUNDS, KILLS = range(20 if PROVING else 1), 100
 SOURCES = Path(dibs.__file__).parent
 
 
 def crash_points() -> list[str]:
-    """Return every point at which the code can be made to die, found in the code itself."""
+    """Return every crash point, found in the code itself."""
     texts = [path.read_text() for path in SOURCES.rglob("*.py")]
     return sorted({name for text in texts for name in re.findall(r'crash_point\("([a-z:]+)"\)', text)})
 
@@ -68,7 +68,7 @@ def short_jobs(bench: Bench, count: int, rng: random.Random, seconds: float = 0.
 
 
 def judge(bench: Bench, codes: dict[int, int], lost: int = 0) -> None:
-    """Let the queue finish in peace, then compare what it says with what the jobs recorded."""
+    """Let the queue finish undisturbed, then compare its results with what the jobs recorded."""
     bench.start()
     jobs = bench.wait_all(300)
     found = recorder.runs(bench.folder / "trace")
@@ -79,8 +79,8 @@ def judge(bench: Bench, codes: dict[int, int], lost: int = 0) -> None:
 
 
 @pytest.mark.parametrize("number", ROUNDS)
-def test_kill_9_of_the_daemon_at_random_moments(bench: Bench, number: int) -> None:
-    """Killed while starting, recovering, placing, recording; runners sometimes dawdle, so that they come late."""
+def test_the_daemon_survives_kill_9_at_random_moments(bench: Bench, number: int) -> None:
+    """Killed while starting, recovering, placing, recording; some runners are slow, so that they come late."""
     rng = random.Random(20261115 + number)
     codes: dict[int, int] = {}
     pause = threading.Event()
@@ -132,18 +132,18 @@ def kill_launcher(daemon: int) -> None:
 
 
 def losses(*points: str) -> int:
-    """Return how many jobs may be lost: any, if runners died after their claim; else none."""
+    """Return how many jobs may be lost: any, if runners died after their claim; otherwise none."""
     return sys.maxsize if {"started:linked", "spare:made"} & {*points} else 0
 
 
 @pytest.mark.parametrize("point", DAEMON_SIDE)
-def test_one_crash_of_the_daemon(bench: Bench, point: str) -> None:
+def test_one_crash_of_the_daemon_at_each_point(bench: Bench, point: str) -> None:
     codes = crash_once(bench, point, random.Random(point))
     judge(bench, codes, losses(point))
 
 
 @pytest.mark.parametrize("point", RUNNER_SIDE)
-def test_one_crash_of_every_runner(bench: Bench, point: str) -> None:
+def test_one_crash_of_every_runner_at_each_point(bench: Bench, point: str) -> None:
     """A runner that died before it claimed its start costs nothing; after that its job is lost, never done."""
     with_crash = {"DIBS_CRASH": point}
     bench.start(**with_crash)
@@ -159,7 +159,7 @@ def test_one_crash_of_every_runner(bench: Bench, point: str) -> None:
 
 
 def crash_once(bench: Bench, point: str, rng: random.Random, **extra: str) -> dict[int, int]:
-    """Run a daemon that dies at `point`, if it ever comes there, while jobs are queued and run."""
+    """Run a daemon that dies at `point`, if it ever gets there, while jobs are queued and run."""
     bench.start()
     codes = short_jobs(bench, 4, rng, 0.2)
     bench.kill()
@@ -171,7 +171,7 @@ def crash_once(bench: Bench, point: str, rng: random.Random, **extra: str) -> di
 
 
 def submit_anyway(bench: Bench, rng: random.Random, process: Forked) -> dict[int, int]:
-    """Queue jobs with a daemon that may die under us: only what was acknowledged must be kept."""
+    """Queue jobs with a daemon that may die meanwhile: only what was acknowledged must be kept."""
     wait_for(lambda: process.poll() is not None or bench.pid() is not None)
     if process.poll() is not None:
         return {}
@@ -204,7 +204,7 @@ def test_two_crashes_one_after_the_other(bench: Bench, first: str, second: str) 
     judge(bench, codes, losses(first, second))
 
 
-def test_jobs_that_end_while_the_daemon_is_down_keep_their_true_end(bench: Bench) -> None:
+def test_jobs_that_end_while_the_daemon_is_down_keep_their_result(bench: Bench) -> None:
     bench.start()
     gate = bench.folder / "gate"
     ids = [bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done; exit {code}", gpus=1) for code in (0, 3)]
@@ -254,7 +254,7 @@ def test_a_job_whose_runner_was_killed_keeps_its_gpu_and_is_then_lost(bench: Ben
 
 
 def runner_of(bench: Bench, job: int) -> int:
-    """Return the runner of the newest start: one that was handed to a runner which just died is given up."""
+    """Return the runner of the newest start: a start handed to a runner that just died is given up."""
     folder = bench.home / "jobs" / str(job) / "1"
     newest = max(int(path.suffix[1:]) for path in folder.glob("started.*"))
     shim = attempts.read_started(str(folder), newest)
@@ -262,7 +262,7 @@ def runner_of(bench: Bench, job: int) -> int:
     return shim.pid
 
 
-def test_a_runner_is_used_again_and_its_death_between_two_jobs_costs_nothing(bench: Bench) -> None:
+def test_a_runner_is_reused_and_its_death_between_two_jobs_loses_nothing(bench: Bench) -> None:
     first, second = (bench.until(bench.add("true", gpus=1)) for _ in range(2))
     warm = runner_of(bench, first["id"])
     assert runner_of(bench, second["id"]) == warm
@@ -272,7 +272,7 @@ def test_a_runner_is_used_again_and_its_death_between_two_jobs_costs_nothing(ben
     assert runner_of(bench, third["id"]) != warm
 
 
-def test_idle_runners_leave_with_the_daemon_and_busy_ones_when_they_are_through(bench: Bench) -> None:
+def test_idle_runners_exit_with_the_daemon_and_busy_ones_after_their_job(bench: Bench) -> None:
     gate = bench.folder / "gate"
     busy = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done; exit 5", gpus=1)
     idle = bench.until(bench.add("true", gpus=1))
@@ -299,7 +299,7 @@ def test_cancel_ends_a_job_whose_runner_is_gone(bench: Bench) -> None:
     assert list(processes.marked([f"DIBS_JOB_ID={job}".encode(), f"DIBS_HOME={bench.home}".encode()])) == []
 
 
-def test_twenty_starters_at_once_make_one_daemon(bench: Bench) -> None:
+def test_twenty_concurrent_starts_make_one_daemon(bench: Bench) -> None:
     connected = "import os; from dibs.client import connection; queue = connection.connect(os.environ)"
     script = connected + "; print(queue.get('/v1/daemon')['pid'])"
     starters = [
@@ -310,8 +310,8 @@ def test_twenty_starters_at_once_make_one_daemon(bench: Bench) -> None:
     assert pids == {str(bench.pid())}
 
 
-def test_twenty_daemons_at_once_leave_one(bench: Bench) -> None:
-    """Also without the client's own lock."""
+def test_twenty_concurrent_daemons_leave_one(bench: Bench) -> None:
+    """Also without the client's lock."""
     daemons = [launch(bench) for _ in range(20)]
     wait_for(lambda: bench.pid() is not None and sum(daemon.poll() is None for daemon in daemons) == 1)
     (alive,) = [daemon for daemon in daemons if daemon.poll() is None]
@@ -319,7 +319,7 @@ def test_twenty_daemons_at_once_leave_one(bench: Bench) -> None:
     end(alive)
 
 
-#: Dies as a daemon does that was just forking: the child has copies of its socket and of its lock until it is told.
+#: Dies as a daemon that was just forking: the child has copies of its socket and of its lock until a test ends it.
 DYING = """
 import fcntl, os, socket, sys
 lock = os.open("daemon.lock", os.O_CREAT | os.O_RDWR)
@@ -336,7 +336,7 @@ if os.fork() == 0:
 """
 
 
-def test_a_child_that_a_dying_daemon_was_forking_does_not_pass_for_a_daemon(bench: Bench) -> None:
+def test_the_forked_child_of_a_dying_daemon_is_not_taken_for_a_daemon(bench: Bench) -> None:
     bench.home.mkdir(mode=0o700)
     path = str(bench.client.socket_path)
     command = [sys.executable, "-c", DYING, path]
@@ -358,16 +358,16 @@ def test_a_child_that_a_dying_daemon_was_forking_does_not_pass_for_a_daemon(benc
 
 
 def has_open(pid: int, path: Path) -> bool:
-    """Tell whether a process has a file open."""
+    """Return whether a process has a file open."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
-        # Others come and go while we look.
+        # Descriptors come and go meanwhile.
         with contextlib.suppress(FileNotFoundError):
             if os.readlink(fd) == str(path):
                 return True
     return False
 
 
-def test_a_full_start_failure_is_named_after_three_tries(bench: Bench) -> None:
+def test_a_start_that_fails_three_times_is_a_failure_with_its_reason(bench: Bench) -> None:
     bench.start(DIBS_CRASH="runner:begin")
     job = bench.until(bench.add("true", gpus=1))
     assert (job["state"], job["cause"]) == ("failed", "start")
@@ -378,13 +378,13 @@ def pidfds(bench: Bench) -> int:
     """Count the processes that the daemon watches."""
     count = 0
     for path in Path(f"/proc/{bench.pid()}/fd").iterdir():
-        # Others come and go while we look.
+        # Descriptors come and go meanwhile.
         with contextlib.suppress(FileNotFoundError):
             count += "pidfd" in os.readlink(path)
     return count
 
 
-def test_an_orphan_is_watched_once_however_often_it_is_looked_at(bench: Bench) -> None:
+def test_an_orphan_is_watched_once_however_often_it_is_checked(bench: Bench) -> None:
     gate = bench.folder / "gate"
     job = bench.add(f"while [ ! -e {gate} ]; do sleep 0.01; done", gpus=1)
     bench.until(job, "started")
@@ -394,7 +394,7 @@ def test_an_orphan_is_watched_once_however_often_it_is_looked_at(bench: Bench) -
     wait_for(lambda: bench.job(job)["remark"])
     before = pidfds(bench)
     for _ in range(20):
-        # A cancel of an orphan looks at it, as the slow tick does.
+        # A cancel of an orphan checks it, as the slow tick does.
         bench.cancel(job, grace_s=600)
     assert pidfds(bench) <= before + 25
     gate.touch()

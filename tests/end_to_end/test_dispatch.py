@@ -1,4 +1,4 @@
-"""Order inside a queue: who waits for whom and for what, what is tried again, what is held back."""
+"""Order inside a queue: dependencies, begin times, retries, holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def after(job: int, when: str = "done") -> list[dict[str, Any]]:
     return [{"select": str(job), "when": when}]
 
 
-def test_a_job_starts_after_those_it_waits_for(bench: Bench) -> None:
+def test_a_job_starts_after_its_dependencies(bench: Bench) -> None:
     gate, trace = bench.folder / "gate", bench.folder / "trace"
     first = bench.add(gated(gate), gpus=0)
     second = bench.add(recorder.command(trace), gpus=0, after=after(first))
@@ -35,7 +35,7 @@ def test_a_job_starts_after_those_it_waits_for(bench: Bench) -> None:
     assert bench.job(first)["finished_at"] <= bench.job(second)["started_at"]
 
 
-def test_a_bad_end_cancels_all_that_waited_for_it_and_a_retry_queues_them_again(bench: Bench) -> None:
+def test_a_failure_cancels_all_dependants_and_a_retry_queues_them_again(bench: Bench) -> None:
     flag = bench.folder / "flag"
     first = bench.add(f"test -e {flag}", gpus=0)
     second = bench.add("true", gpus=0, after=after(first))
@@ -51,7 +51,7 @@ def test_a_bad_end_cancels_all_that_waited_for_it_and_a_retry_queues_them_again(
     ]
 
 
-def test_one_done_is_enough_for_any_and_any_end_for_end(bench: Bench) -> None:
+def test_one_success_is_enough_for_any_and_every_end_for_end(bench: Bench) -> None:
     bad, good = bench.add("false", gpus=0), bench.add("true", gpus=0)
     either = [{"select": str(job), "when": "any"} for job in (bad, good)]
     assert bench.until(bench.add("true", gpus=0, after=either))["state"] == "done"
@@ -60,7 +60,7 @@ def test_one_done_is_enough_for_any_and_any_end_for_end(bench: Bench) -> None:
     assert (neither["state"], neither["cause"]) == ("cancelled", "dependency")
 
 
-def test_what_to_wait_for_must_exist(bench: Bench) -> None:
+def test_a_dependency_must_exist(bench: Bench) -> None:
     bench.start()
     with pytest.raises(DibsError) as refused:
         bench.add("true", after=after(99))
@@ -68,7 +68,7 @@ def test_what_to_wait_for_must_exist(bench: Bench) -> None:
     assert bench.client.get("/v1/jobs")["jobs"] == []
 
 
-def test_a_job_begins_at_its_time(bench: Bench) -> None:
+def test_a_job_starts_at_its_begin_time(bench: Bench) -> None:
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     later = bench.add("true", gpus=0, begin_at=(soon + dt.timedelta(days=1)).isoformat())
     job = bench.add("true", gpus=0, begin_at=soon.isoformat())
@@ -79,14 +79,14 @@ def test_a_job_begins_at_its_time(bench: Bench) -> None:
     assert bench.job(later)["state"] == "queued"
 
 
-def test_a_failed_job_is_tried_again_as_often_as_allowed(bench: Bench) -> None:
+def test_a_failed_job_is_retried_up_to_its_limit(bench: Bench) -> None:
     job = bench.until(bench.add("exit $((3 - DIBS_ATTEMPT))", gpus=0, retries=2))
     assert (job["state"], job["attempt"]) == ("done", 3)
     hopeless = bench.until(bench.add("exit 4", gpus=0, retries=1))
     assert (hopeless["state"], hopeless["attempt"], hopeless["exit_code"]) == ("failed", 2, 4)
 
 
-def test_only_the_chosen_kinds_of_trouble_are_tried_again(bench: Bench) -> None:
+def test_only_the_chosen_causes_are_retried(bench: Bench) -> None:
     words = "echo torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB; exit 1"
     oom = bench.until(bench.add(words, gpus=0, retries=1, retry_on=["oom"]))
     assert (oom["cause"], oom["attempt"]) == ("oom", 2)
@@ -96,7 +96,7 @@ def test_only_the_chosen_kinds_of_trouble_are_tried_again(bench: Bench) -> None:
     assert (slow["state"], slow["attempt"]) == ("timeout", 1)
 
 
-def test_a_batch_never_has_more_under_way_than_it_may(bench: Bench) -> None:
+def test_a_batch_never_exceeds_its_limit(bench: Bench) -> None:
     trace = bench.folder / "trace"
     body = {"defaults": {"cwd": "/", "gpus": 0}, "jobs": [{"command": recorder.command(trace)}] * 12, "at_once": 2}
     bench.client.post("/v1/jobs", body)
@@ -130,7 +130,7 @@ def test_held_jobs_and_a_paused_queue_start_nothing(bench: Bench) -> None:
     assert bench.until(job)["state"] == "done"
 
 
-def test_a_short_job_passes_a_big_one_that_has_to_wait_anyway(bench: Bench) -> None:
+def test_a_short_job_backfills_before_a_big_one_that_waits(bench: Bench) -> None:
     gate = bench.folder / "gate"
     long = bench.add(gated(gate), gpus=3, time_limit_s=3600)
     big = bench.add("true", gpus=4)
@@ -145,7 +145,7 @@ def test_a_short_job_passes_a_big_one_that_has_to_wait_anyway(bench: Bench) -> N
     assert bench.job(big)["finished_at"] <= bench.job(endless)["finished_at"]
 
 
-def test_counted_cpus_and_memory(bench: Bench) -> None:
+def test_cpu_and_memory_limits_are_respected(bench: Bench) -> None:
     gate = bench.folder / "gate"
     first = bench.add(gated(gate), gpus=1, cpus=3)
     bench.until(first, "started")
@@ -158,7 +158,7 @@ def test_counted_cpus_and_memory(bench: Bench) -> None:
     assert bench.until(second)["state"] == "done"
 
 
-def test_etiquette_limits_what_our_jobs_use(tmp_path: Path) -> None:
+def test_the_etiquette_limits_our_jobs(tmp_path: Path) -> None:
     polite = Bench(tmp_path, DIBS_MAX_GPUS="2")
     try:
         gate = polite.folder / "gate"
@@ -172,7 +172,7 @@ def test_etiquette_limits_what_our_jobs_use(tmp_path: Path) -> None:
         polite.close()
 
 
-def test_a_fresh_database_does_not_give_the_ids_of_older_folders(bench: Bench) -> None:
+def test_a_fresh_database_does_not_reuse_the_ids_of_existing_folders(bench: Bench) -> None:
     assert bench.until(bench.add("exit 7", gpus=0))["id"] == 1
     bench.stop()
     for path in bench.home.glob("dibs.db*"):
@@ -181,7 +181,7 @@ def test_a_fresh_database_does_not_give_the_ids_of_older_folders(bench: Bench) -
     assert (again["id"], again["state"]) == (2, "done")
 
 
-def test_a_retry_revives_a_chain_of_any_length(bench: Bench) -> None:
+def test_a_retry_requeues_a_dependency_chain_of_any_length(bench: Bench) -> None:
     flag = bench.folder / "flag"
     first = bench.add(f"while [ ! -e {flag} ]; do sleep 0.01; done; test $(cat {flag}) = good", gpus=0)
     chain = [first]
@@ -195,8 +195,8 @@ def test_a_retry_revives_a_chain_of_any_length(bench: Bench) -> None:
     assert bench.client.get("/v1/queue")["counts"]["queued"] == 1201
 
 
-def test_dependants_are_seen_to_when_a_retry_comes_with_the_end(bench: Bench) -> None:
-    """Both in one turn: the end that would be followed up is no longer the state of the job."""
+def test_dependants_are_updated_when_a_retry_comes_with_the_end(bench: Bench) -> None:
+    """Both in one turn: the end to be followed up is no longer the state of the job."""
     job = bench.add("exit 1", gpus=0, retries=3)
     dependant = bench.add("true", gpus=0, after=after(job, "end"))
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""What the machine may do to us: a full disk, a driver, strangers in the way. Nothing is lost, everything is said."""
+"""Faults of the machine: a full disk, a broken driver, files of other users. Nothing is lost or hidden."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: 
     ballast = small_disk / "ballast"
     fill(ballast)
     with pytest.raises(MachineError) as refused:
-        # Larger than what is left in pages that the database, and in blocks that its log has already.
+        # Larger than the free pages of the database and the allocated blocks of its log.
         bench.add_many([{"command": "true " + "x" * 50_000}] * 100)
     assert "nothing was changed" in refused.value.line()
     assert len(bench.jobs()) == 1
@@ -62,7 +62,7 @@ def test_a_full_disk_refuses_jobs_and_loses_no_result(bench: Bench, small_disk: 
 
 
 @needs_root
-def test_a_disk_that_is_nearly_full_is_said_on_submit_and_in_status(bench: Bench, small_disk: Path) -> None:
+def test_a_nearly_full_disk_is_reported_on_submit_and_in_status(bench: Bench, small_disk: Path) -> None:
     bench.start()
     done = bench.cli("add", "true")
     assert (done.returncode, done.stdout) == (0, "1\n")
@@ -74,7 +74,7 @@ def test_a_disk_that_is_nearly_full_is_said_on_submit_and_in_status(bench: Bench
 
 @pytest.fixture
 def cards(tmp_path: Path) -> world.World:
-    """Two pretend cards behind the real binding, in an order that is not that of their ids."""
+    """Two fake cards behind the real binding, in an order that is not that of their ids."""
     folder = tmp_path / "nvml"
     folder.mkdir()
     made = world.World(world.build(folder), folder / "state.txt")
@@ -88,7 +88,7 @@ def cards(tmp_path: Path) -> world.World:
 
 def test_jobs_get_the_uuids_of_real_cards(tmp_path: Path, cards: world.World) -> None:
     bench = Bench(tmp_path, devices="", DIBS_NVML_LIBRARY=str(cards.library), FAKE_NVML_STATE=str(cards.state))
-    # In the foreground: a daemon that starts by itself does not see the variables of the pretend driver.
+    # In the foreground: a daemon that starts by itself does not get the variables of the fake driver.
     bench.home.mkdir(mode=0o700)
     with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon"], env=bench.environ):
         try:
@@ -102,7 +102,7 @@ def test_jobs_get_the_uuids_of_real_cards(tmp_path: Path, cards: world.World) ->
             bench.close()
 
 
-def test_a_client_that_believes_in_other_devices_is_told(bench: Bench) -> None:
+def test_a_client_with_another_devices_setting_gets_an_error(bench: Bench) -> None:
     bench.start()
     bench.client.environ = bench.environ | {"DIBS_DEVICES": "fake:2"}
     with pytest.raises(DibsError) as told:
@@ -110,7 +110,7 @@ def test_a_client_that_believes_in_other_devices_is_told(bench: Bench) -> None:
     assert "dibs daemon restart" in told.value.line()
 
 
-def test_a_machine_without_gpus_runs_jobs_that_ask_for_none(tmp_path: Path) -> None:
+def test_a_machine_without_gpus_runs_jobs_without_gpus(tmp_path: Path) -> None:
     bench = Bench(tmp_path, devices="none")
     try:
         answer = bench.client.post("/v1/jobs", {"command": "true", "cwd": "/"})
@@ -125,7 +125,7 @@ def test_a_machine_without_gpus_runs_jobs_that_ask_for_none(tmp_path: Path) -> N
         bench.close()
 
 
-def test_the_daemon_sees_little_of_the_shell_that_started_it(bench: Bench) -> None:
+def test_the_daemon_inherits_few_variables_of_the_shell_that_started_it(bench: Bench) -> None:
     environ = bench.environ | {"CUDA_VISIBLE_DEVICES": "0", "SECRET_TOKEN": "x", "PYTHONPATH": "/nowhere"}
     connection.Client(bench.home, environ).start()
     seen = Path(f"/proc/{bench.pid()}/environ").read_bytes()
@@ -134,8 +134,8 @@ def test_the_daemon_sees_little_of_the_shell_that_started_it(bench: Bench) -> No
     assert b"DIBS_HOME" in seen
 
 
-def test_cancel_ends_a_tree_that_will_not_go(bench: Bench) -> None:
-    """It forks twice, makes sessions of its own, ignores TERM and starts itself again."""
+def test_cancel_ends_a_process_tree_that_resists(bench: Bench) -> None:
+    """It forks twice, makes new sessions, ignores TERM and restarts itself."""
     script = bench.folder / "hydra.sh"
     script.write_text(
         "trap '' TERM HUP INT\n"
@@ -153,7 +153,7 @@ def test_cancel_ends_a_tree_that_will_not_go(bench: Bench) -> None:
     assert bench.free_devices() == [0, 1, 2, 3]
 
 
-def test_what_a_job_leaves_running_is_ended_and_named(bench: Bench) -> None:
+def test_leftover_processes_of_a_job_are_ended_and_named(bench: Bench) -> None:
     job = bench.add("setsid sleep 4242 >/dev/null 2>&1 & exit 5", gpus=1)
     ended = bench.until(job)
     assert (ended["state"], ended["exit_code"]) == ("failed", 5)
@@ -162,7 +162,7 @@ def test_what_a_job_leaves_running_is_ended_and_named(bench: Bench) -> None:
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
 
 
-def test_a_deleted_socket_is_found_and_mended(bench: Bench) -> None:
+def test_a_deleted_socket_is_detected_and_restored(bench: Bench) -> None:
     bench.start()
     job = bench.add("sleep 300", gpus=1)
     bench.until(job, "started")
@@ -174,7 +174,7 @@ def test_a_deleted_socket_is_found_and_mended(bench: Bench) -> None:
     assert bench.job(job)["state"] == "running"
 
 
-def test_an_open_folder_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
+def test_a_writable_folder_of_another_user_is_not_used(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "theirs").touch()
@@ -194,8 +194,8 @@ def test_an_explicit_start_is_restricted_by_the_visible_devices(bench: Bench) ->
     assert bench.until(bench.add("true", gpus=2))["gpu_ids"] == ["FAKE-1", "FAKE-3"]
 
 
-def test_damage_in_a_large_queue_ends_the_daemon_and_is_then_said_before_anything_else(bench: Bench) -> None:
-    """A large file that was in use since the machine came up is checked beside serving, and not before."""
+def test_damage_found_in_a_large_database_ends_the_daemon_and_is_reported_first(bench: Bench) -> None:
+    """A large file that was last used in this boot is checked in the background and not before use."""
     bench.start()
     job = bench.add("true", gpus=0)
     bench.until(job)
@@ -204,11 +204,11 @@ def test_damage_in_a_large_queue_ends_the_daemon_and_is_then_said_before_anythin
     with contextlib.closing(Store.open(path)) as store, store.batch():
         store.keep_script(b"x" * (database.SMALL_BYTES + 2**20))
     sound = path.read_bytes()
-    # In the middle of the long text, where nothing of the daily work comes by.
+    # In the middle of the long text, which daily work never reads.
     page = len(sound) // 2 // 4096 * 4096
     path.write_bytes(sound[:page] + b"\xff" * 4096 + sound[page + 4096 :])
     with contextlib.suppress(DibsError):
-        # It may be through with its check before anybody can ask.
+        # Its check may be finished before the first request.
         bench.start()
     wait_for(lambda: (bench.home / "dibs.db-suspect").exists())
     wait_for(lambda: is_unlocked(paths.daemon_lock(bench.home)))
@@ -220,7 +220,7 @@ def test_damage_in_a_large_queue_ends_the_daemon_and_is_then_said_before_anythin
 
 
 def is_unlocked(path: Path) -> bool:
-    """Tell whether no daemon holds its lock."""
+    """Return whether no daemon holds its lock."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Two users and a pretend NVIDIA driver: on what one leases nobody is foreign, elsewhere everybody is."""
+"""Two users and a fake NVIDIA driver: on a leased GPU its holder is never foreign, elsewhere everybody is."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CARDS = ("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
 
 @pytest.fixture
 def machine() -> Iterator[tuple[people.Person, people.Person, world.World]]:
-    """Two users who share two cards of a pretend driver."""
-    # Not tmp_path: pytest keeps its folders for root alone.
+    """Two users who share two cards of a fake driver."""
+    # Not tmp_path: its folders are private to root.
     folder = Path(tempfile.mkdtemp(prefix="dibs-foreign-"))
     folder.chmod(0o755)
     (folder / "leases").mkdir()
@@ -42,19 +42,19 @@ def machine() -> Iterator[tuple[people.Person, people.Person, world.World]]:
     shutil.rmtree(folder)
 
 
-def test_users_are_at_home_on_what_they_lease_and_foreign_elsewhere(
+def test_users_are_foreign_on_every_gpu_they_did_not_lease(
     machine: tuple[people.Person, people.Person, world.World],
 ) -> None:
     ann, ben, nvml = machine
     hers = ann.add("sleep 1000", "--gpu-ids", "0")
     wait_for(lambda: ann.show(hers), lambda job: job["started_at"] is not None)
     pid = ann.show(hers)["pid"]
-    # On her own card Ann may have any processes, also what her job did not start.
+    # On her own card Ann may run any process, even one that her job did not start.
     with subprocess.Popen(["sleep", "1000"], user=ann.uid) as notebook:
         nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 0 pid={notebook.pid} mem={5 * GIB}")
         seen = wait_for(ben.gpus, lambda gpus: len(gpus[0]["processes"]) == 2)
         assert [(gpu["state"], gpu["foreign"]) for gpu in seen] == [("leased", None), ("free", None)]
-        # On the other one she did not ask for anything.
+        # She has no lease of the other one.
         nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 1 pid={notebook.pid} mem={5 * GIB}")
         wait_for(ben.gpus, lambda gpus: gpus[1]["state"] == "foreign")
         his = ben.add("true", "--gpu-ids", "1")

@@ -1,4 +1,4 @@
-"""Real daemons over a pretend NVIDIA driver that changes while jobs run: cards are lost, hang, fail, and are used."""
+"""Real daemons over a fake NVIDIA driver that changes while jobs run: cards are lost, hang, fail, and are used."""
 
 import os
 import subprocess
@@ -31,10 +31,10 @@ def kinds(bench, job_id):
     return [event["kind"] for event in bench.events(job_id)]
 
 
-def test_the_card_that_is_booked_is_the_one_that_the_job_sees_whatever_the_indices(bench, nvml):
+def test_the_job_sees_the_allocated_card_whatever_the_indices(bench, nvml):
     job = bench.until(bench.add("echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER", gpu_ids=["1"]))
     assert (job["gpu_ids"], bench.log(job["id"])) == ([B], f"{B} PCI_BUS_ID\n")
-    # After a reboot the driver may count in another order.
+    # After a reboot the driver may use another order.
     nvml.is_now(f"gpu 0 uuid={B} bus=00000000:02:00.0", f"gpu 1 uuid={A} bus=00000000:01:00.0")
     wait_for(lambda: gpus(bench)[A]["index"] == 1)
     job = bench.until(bench.add("echo $CUDA_VISIBLE_DEVICES", gpu_ids=["1"]))
@@ -44,7 +44,7 @@ def test_the_card_that_is_booked_is_the_one_that_the_job_sees_whatever_the_indic
     assert (found[B]["state"], found[B]["holders"][0]["job"], found[A]["state"]) == ("leased", str(holder), "free")
 
 
-def test_a_card_that_somebody_uses_without_a_lease_is_left_alone_until_they_go(bench, nvml, stranger):
+def test_a_card_used_without_a_lease_is_not_allocated_until_it_is_free(bench, nvml, stranger):
     nvml.is_now(*CARDS, f"proc 0 pid={stranger} mem={3 * GIB}")
     wait_for(lambda: gpus(bench)[A]["state"] == "foreign")
     assert (gpus(bench)[A]["foreign_memory"], gpus(bench)[A]["processes"][0]["pid"]) == (3 * GIB, stranger)
@@ -58,8 +58,8 @@ def test_a_card_that_somebody_uses_without_a_lease_is_left_alone_until_they_go(b
     assert bench.until(waits)["gpu_ids"] == [A]
 
 
-def test_where_a_job_would_start_is_told_after_a_look(bench, nvml, stranger):
-    """Nobody looks while nothing runs, and somebody may have come meanwhile."""
+def test_the_expected_gpus_are_based_on_a_fresh_reading(bench, nvml, stranger):
+    """GPUs are not read while nothing runs, and somebody may use them by now."""
     nvml.is_now(*CARDS, f"proc 0 pid={stranger} mem={3 * GIB}")
     assert "starts   now, on GPU 1\n" in bench.cli("add", "--dry-run", "true").stdout
     nvml.is_now(*CARDS, f"proc 1 pid={stranger} mem={3 * GIB}")
@@ -67,7 +67,7 @@ def test_where_a_job_would_start_is_told_after_a_look(bench, nvml, stranger):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
-def test_somebody_who_comes_to_a_leased_card_is_an_event_of_the_job(bench, nvml):
+def test_foreign_use_of_a_leased_card_is_an_event_of_the_job(bench, nvml):
     job_id = bench.long_job(gpu_ids=["0"])
     theirs = subprocess.Popen(["sleep", "1000"], user="daemon")
     try:
@@ -79,7 +79,7 @@ def test_somebody_who_comes_to_a_leased_card_is_an_event_of_the_job(bench, nvml)
         theirs.wait()
 
 
-def test_a_card_is_free_when_its_memory_is_back_and_not_before(bench, nvml):
+def test_a_card_is_free_only_after_its_memory_was_released(bench, nvml):
     first = bench.long_job(gpu_ids=["0"])
     wait_for(lambda: gpus(bench)[A]["state"] == "leased")
     nvml.is_now(f"{CARDS[0]} used={9 * GIB}", CARDS[1])
@@ -93,7 +93,7 @@ def test_a_card_is_free_when_its_memory_is_back_and_not_before(bench, nvml):
     assert bench.until(second)["state"] == "done"
 
 
-def test_an_xid_puts_its_card_out_flags_the_job_on_it_and_leaves_the_others(bench, nvml):
+def test_an_xid_marks_its_card_and_the_job_on_it_and_no_other(bench, nvml):
     hurt, other = bench.long_job(gpu_ids=["0"]), bench.long_job(gpu_ids=["1"])
     nvml.is_now(*CARDS, "event 0 seq=1 data=31", "event 0 seq=2 data=79")
     wait_for(lambda: gpus(bench)[A]["state"] == "unhealthy")
@@ -103,7 +103,7 @@ def test_an_xid_puts_its_card_out_flags_the_job_on_it_and_leaves_the_others(benc
     assert (bench.job(hurt)["state"], bench.job(other)["state"], kinds(bench, other).count("Unwell")) == (
         "running", "running", 0,
     )  # fmt: skip
-    # A new daemon has not heard it, and knows.
+    # A new daemon has not received it, and knows.
     nvml.is_now(*CARDS)
     bench.cancel(hurt, grace_s=0)
     bench.until(hurt)
@@ -116,7 +116,7 @@ def test_an_xid_puts_its_card_out_flags_the_job_on_it_and_leaves_the_others(benc
     assert bench.until(waits)["state"] == "done"
 
 
-def test_a_card_that_hangs_or_is_lost_is_out_and_the_daemon_answers(bench, nvml):
+def test_a_hanging_or_lost_card_is_unusable_and_the_daemon_answers(bench, nvml):
     nvml.is_now(*CARDS, f"gpu 2 uuid={C} bus=00000000:03:00.0")
     wait_for(lambda: C in gpus(bench))
     nvml.is_now(CARDS[0], f"{CARDS[1]} lost=1", f"gpu 2 uuid={C}", "slow nvmlDeviceGetMemoryInfo_v2 2 ms=3600000")
@@ -128,7 +128,7 @@ def test_a_card_that_hangs_or_is_lost_is_out_and_the_daemon_answers(bench, nvml)
     assert bench.until(bench.add("true"))["gpu_ids"] == [A]
 
 
-def test_a_slice_is_a_device_of_its_own_and_its_card_is_none(bench, nvml):
+def test_a_slice_is_a_device_and_its_card_is_none(bench, nvml):
     slices = [f"mig 1 uuid=MIG-{n} gi={n} total={20 * GIB}" for n in (1, 2)]
     nvml.is_now(CARDS[0], f"{CARDS[1]} mig=1", *slices)
     wait_for(lambda: set(gpus(bench)) == {A, "MIG-1", "MIG-2"})
@@ -136,7 +136,7 @@ def test_a_slice_is_a_device_of_its_own_and_its_card_is_none(bench, nvml):
     assert [(job["gpu_ids"], bench.log(job["id"])) for job in jobs] == [(["MIG-1"], "MIG-1\n"), (["MIG-2"], "MIG-2\n")]
 
 
-def test_cards_that_come_and_go_are_used_and_missed(bench, nvml):
+def test_added_cards_are_used_and_removed_ones_are_not(bench, nvml):
     running = bench.long_job(gpu_ids=["1"])
     nvml.is_now(*CARDS, f"gpu 2 uuid={C} bus=00000000:03:00.0")
     wait_for(lambda: C in gpus(bench))
@@ -149,7 +149,7 @@ def test_cards_that_come_and_go_are_used_and_missed(bench, nvml):
     wait_for(lambda: B in gpus(bench) and gpus(bench)[B]["state"] == "leased")
 
 
-def test_a_driver_that_answers_nothing_any_more_starts_nothing_and_the_daemon_answers(bench, nvml):
+def test_if_the_driver_stops_answering_nothing_starts_and_the_daemon_answers(bench, nvml):
     running = bench.long_job(gpu_ids=["0"])
     nvml.is_now(*CARDS, "slow * * ms=3600000")
     wait_for(lambda: bench.client.get("/v1/gpus"), lambda seen: "did not answer" in (seen["problem"] or ""))
@@ -161,7 +161,7 @@ def test_a_driver_that_answers_nothing_any_more_starts_nothing_and_the_daemon_an
     assert bench.until(waits)["gpu_ids"] == [B]
 
 
-def test_a_driver_that_does_not_fit_its_library_stops_nothing_and_starts_nothing(bench, nvml):
+def test_if_driver_and_library_do_not_match_nothing_starts_and_nothing_stops(bench, nvml):
     running = bench.long_job()
     nvml.is_now(*CARDS, "system init=18")
     wait_for(lambda: "upgraded but not reloaded" in (bench.client.get("/v1/gpus")["problem"] or ""))
@@ -174,7 +174,7 @@ def test_a_driver_that_does_not_fit_its_library_stops_nothing_and_starts_nothing
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_a_job_on_a_card_that_it_was_not_given_is_marked_or_ended(bench, nvml, strict):
+def test_a_job_on_a_card_outside_its_allocation_is_marked_or_ended(bench, nvml, strict):
     job_id = bench.long_job(gpu_ids=["0"], strict_gpus=strict)
     pid = bench.job(job_id)["pid"]
     nvml.is_now(*CARDS, f"proc 0 pid={pid} mem={GIB}", f"proc 1 pid={pid} mem={GIB}")
@@ -188,7 +188,7 @@ def test_a_job_on_a_card_that_it_was_not_given_is_marked_or_ended(bench, nvml, s
         assert bench.job(job_id)["state"] == "running"
 
 
-def test_how_a_job_used_its_card_is_kept(bench, nvml):
+def test_the_gpu_usage_of_a_job_is_stored(bench, nvml):
     job_id = bench.long_job(gpu_ids=["0"])
     pid = bench.job(job_id)["pid"]
     nvml.is_now(f"{CARDS[0]} used={5 * GIB} util=80", CARDS[1], f"proc 0 pid={pid} mem={4 * GIB}")
@@ -201,7 +201,7 @@ def test_how_a_job_used_its_card_is_kept(bench, nvml):
     assert 0 < use["mean_utilization"] <= 80
 
 
-def test_an_idle_daemon_lets_go_of_the_driver_and_does_not_look(bench, nvml):
+def test_an_idle_daemon_closes_the_driver_and_does_not_read_it(bench, nvml):
     def children():
         pid = bench.pid()
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -209,6 +209,6 @@ def test_an_idle_daemon_lets_go_of_the_driver_and_does_not_look(bench, nvml):
 
     assert bench.until(bench.add("true"))["state"] == "done"
     wait_for(lambda: not children())
-    # Whoever wants a card finds the driver asked before.
+    # A new job gets a fresh reading of the driver.
     nvml.is_now(f"{CARDS[0]} lost=1", CARDS[1])
     assert bench.until(bench.add("true"))["gpu_ids"] == [B]

@@ -1,4 +1,4 @@
-"""A sweep while everything is killed: the client that sends its points, and the daemon that takes them."""
+"""Submitting a sweep while everything is killed: the client that sends its points, and the daemon that stores them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench import Bench, wait_for
 
 
 def begin(bench: Bench, *words: str) -> subprocess.Popen[bytes]:
-    """Start a client that nobody waits for."""
+    """Start a client in the background."""
     return subprocess.Popen(
         [sys.executable, "-m", "dibs", *words],
         env=bench.environ,
@@ -23,11 +23,11 @@ def begin(bench: Bench, *words: str) -> subprocess.Popen[bytes]:
 
 
 def kept(bench: Bench) -> int:
-    """Return how many jobs there are."""
+    """Return the number of jobs."""
     return sum(bench.client.get("/v1/queue")["counts"].values())
 
 
-def test_every_point_is_there_once_whoever_is_killed_while_it_is_sent(bench: Bench) -> None:
+def test_every_point_is_stored_once_whoever_is_killed_meanwhile(bench: Bench) -> None:
     count = 12_000
     words = ["sweep", "true {a} {b}", "-p", "a=range(120)", "-p", "b=range(100)", "--name", "big", "--hold"]
     bench.start()
@@ -57,7 +57,7 @@ def test_every_point_is_there_once_whoever_is_killed_while_it_is_sent(bench: Ben
     assert (again["new"], again["held"]) == (0, count)
 
 
-def test_numbers_of_runs_that_end_while_no_daemon_is_there_are_read_by_the_next(bench: Bench) -> None:
+def test_metrics_of_runs_that_end_without_a_daemon_are_read_by_the_next(bench: Bench) -> None:
     gate = bench.folder / "gate"
     os.mkfifo(gate)
     command = f"echo loss: {{a}}; read x < {gate}; test {{a}} != 2"

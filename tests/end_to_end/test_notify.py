@@ -1,4 +1,4 @@
-"""Notices of a whole dibs: what reaches the command, and that it can delay nobody."""
+"""Notifications of a whole dibs: what the command gets, and that it delays nobody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from bench import Bench, wait_for
 
-#: Appends the facts to one file, and the document on stdin to another.
+#: Appends the variables to one file, and the document on stdin to another.
 TELL = 'echo "$DIBS_EVENT $DIBS_JOB_ID $DIBS_JOB_STATE $DIBS_JOB_EXIT_CODE $DIBS_BATCH_SIZE" >> told; cat >> documents'
 
 
@@ -18,11 +18,11 @@ def lines(path: Path) -> list[str]:
 
 
 def told(bench: Bench, count: int) -> list[str]:
-    """Wait for so many notices."""
+    """Wait for the given number of notifications."""
     return wait_for(lambda: lines(bench.folder / "told"), lambda seen: len(seen) >= count)
 
 
-def test_a_job_tells_of_its_end_with_its_own_environment_and_folder(bench: Bench) -> None:
+def test_the_command_runs_in_the_environment_and_folder_of_the_job(bench: Bench) -> None:
     done = bench.cli(
         "add", "-g0", "-n", "vit", "--notify", f'{TELL}; echo "$COLOUR" > colour', "exit 3", environ={"COLOUR": "red"}
     )
@@ -36,13 +36,13 @@ def test_a_job_tells_of_its_end_with_its_own_environment_and_folder(bench: Bench
     assert bench.job(1) | document["job"] == bench.job(1)
 
 
-def test_retries_are_not_the_end(bench: Bench) -> None:
+def test_a_retried_attempt_sends_no_notification(bench: Bench) -> None:
     bench.add("exit 1", gpus=0, retries=2, notify=TELL)
     assert told(bench, 1) == ["finished 1 failed 1 "]
     assert bench.job(1)["attempt"] == 3
 
 
-def test_a_batch_tells_of_its_first_failure_and_of_its_end(bench: Bench) -> None:
+def test_a_batch_sends_a_notification_at_its_first_failure_and_at_its_end(bench: Bench) -> None:
     until_go = "while [ ! -e go ]; do sleep 0.01; done"
     bench.add_many([{"command": "exit 1"}, {"command": f"{until_go}; exit 1"}, {"command": until_go}], notify=TELL)
     assert told(bench, 1) == ["failed 1 failed 1 3"]
@@ -54,7 +54,7 @@ def test_a_batch_tells_of_its_first_failure_and_of_its_end(bench: Bench) -> None
     assert len(told(bench, 2)) == 2
 
 
-def test_the_setting_hears_of_all_and_of_an_empty_queue(tmp_path: Path) -> None:
+def test_the_setting_applies_to_all_jobs_and_an_empty_queue(tmp_path: Path) -> None:
     bench = Bench(tmp_path, DIBS_NOTIFY=f"cd {tmp_path}; {TELL}")
     try:
         bench.add("true", gpus=0)
@@ -63,15 +63,15 @@ def test_the_setting_hears_of_all_and_of_an_empty_queue(tmp_path: Path) -> None:
         bench.close()
 
 
-def test_a_notice_that_fails_is_noted_at_the_job(bench: Bench) -> None:
+def test_a_failed_notification_is_recorded_at_the_job(bench: Bench) -> None:
     bench.add("true", gpus=0, notify="echo oh no; exit 9")
     (event,) = wait_for(lambda: [each for each in bench.events(1) if each["kind"] == "NoticeFailed"])
     assert event["detail"] == f"its notice (finished) ended with exit code 9; see {bench.home}/notices.log"
     assert (bench.home / "notices.log").read_text() == "oh no\n"
 
 
-def test_notices_that_hang_delay_neither_jobs_nor_the_daemons_end(bench: Bench) -> None:
-    """A few run at once, the others wait, and nobody waits for them."""
+def test_hanging_notifications_delay_neither_jobs_nor_the_end_of_the_daemon(bench: Bench) -> None:
+    """A few run at once, the others wait, and nothing waits for them."""
     hanging = "echo x >> begun; while [ ! -e go ]; do sleep 0.01; done; echo y >> ended"
     for _ in range(6):
         bench.add("true", gpus=0, notify=hanging)
@@ -84,13 +84,13 @@ def test_notices_that_hang_delay_neither_jobs_nor_the_daemons_end(bench: Bench) 
     wait_for(lambda: lines(bench.folder / "ended"), lambda seen: len(seen) == 4)
 
 
-def test_the_next_in_line_follows(bench: Bench) -> None:
+def test_waiting_notifications_are_sent_when_others_finish(bench: Bench) -> None:
     for _ in range(6):
         bench.add("true", gpus=0, notify=TELL)
     assert len(told(bench, 6)) == 6
 
 
-def test_an_end_that_no_daemon_saw_is_told_by_the_next_one(bench: Bench) -> None:
+def test_an_end_without_a_daemon_is_notified_by_the_next_one(bench: Bench) -> None:
     bench.add("while [ ! -e go ]; do sleep 0.01; done", notify=TELL)
     bench.until(1, "started")
     bench.kill()

@@ -1,4 +1,4 @@
-"""Two users on one machine: leases exclude, names are told, and the line is fair."""
+"""Two users on one machine: leases exclude, holders are named, and the line is fair."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users
 @pytest.fixture
 def pair() -> Iterator[Callable[[str], tuple[Person, Person]]]:
     """Make two users who share `devices`."""
-    # Not tmp_path: pytest keeps its folders for root alone.
+    # Not tmp_path: its folders are private to root.
     folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
     folder.chmod(0o755)
     leases = folder / "leases"
@@ -50,7 +50,7 @@ def until_started(person: Person, job: int) -> None:
 
 
 def until_waiting(person: Person, user: str) -> None:
-    """Wait until `user` stands in the machine-wide line, as `person` sees it."""
+    """Wait until `user` is in the machine-wide line, as `person` sees it."""
     wait_for(lambda: person.json("gpus")["waiters"], lambda line: user in [w["user"] for w in line])
 
 
@@ -69,7 +69,7 @@ def test_leases_exclude_and_name_the_other_user(pair: Callable[[str], tuple[Pers
     assert wait_for(lambda: ben.show(his), lambda seen: seen["finished_at"] is not None)["state"] == "done"
 
 
-def test_the_other_user_gets_the_next_gpu_that_frees(pair: Callable[[str], tuple[Person, Person]]) -> None:
+def test_the_other_user_gets_the_next_free_gpu(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
     gate = ann.folder / "gate"
     first = ann.add(gated(gate))
@@ -86,7 +86,7 @@ def test_the_other_user_gets_the_next_gpu_that_frees(pair: Callable[[str], tuple
     assert mine["finished_at"] <= second["started_at"]
 
 
-def test_a_foreground_lease_gets_the_next_gpu_too(pair: Callable[[str], tuple[Person, Person]]) -> None:
+def test_a_foreground_lease_gets_the_next_free_gpu_too(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
     gate = ann.folder / "gate"
     until_started(ann, ann.add(gated(gate)))
@@ -114,7 +114,7 @@ def test_a_ticket_for_all_gpus_is_served_among_small_jobs(pair: Callable[[str], 
     many = [int(word) for word in ann.dibs("add", "--file", "many").split()]
     until_started(ann, many[3])
     big = ben.add("echo $CUDA_VISIBLE_DEVICES", "-g", "4")
-    # Else a slow start of his daemon could come after the last of her jobs.
+    # Otherwise a slow start of his daemon could come after the last of her jobs.
     until_waiting(ann, ben.name)
     gate.touch()
     seen = wait_for(lambda: ben.show(big), lambda job: job["finished_at"] is not None)
@@ -125,7 +125,7 @@ def test_a_ticket_for_all_gpus_is_served_among_small_jobs(pair: Callable[[str], 
     assert seen["started_at"] < last
 
 
-def test_a_deleted_lease_file_does_not_make_two_holders(pair: Callable[[str], tuple[Person, Person]]) -> None:
+def test_a_deleted_lease_file_does_not_allow_two_holders(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
     gate = ann.folder / "gate"
     hers = ann.add(gated(gate))
@@ -141,7 +141,7 @@ def test_a_deleted_lease_file_does_not_make_two_holders(pair: Callable[[str], tu
     assert wait_for(lambda: ben.show(his), lambda seen: seen["finished_at"] is not None)["state"] == "done"
 
 
-def test_the_ticket_of_a_dead_door_vanishes(pair: Callable[[str], tuple[Person, Person]]) -> None:
+def test_the_ticket_of_a_killed_lease_command_disappears(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
     gate = ann.folder / "gate"
     until_started(ann, ann.add(gated(gate)))
@@ -155,7 +155,7 @@ def test_the_ticket_of_a_dead_door_vanishes(pair: Callable[[str], tuple[Person, 
     assert wait_for(lambda: ann.show(after), lambda seen: seen["finished_at"] is not None)["state"] == "done"
 
 
-def test_nobody_reads_or_uses_another_users_queue(pair: Callable[[str], tuple[Person, Person]]) -> None:
+def test_no_user_can_read_or_use_the_queue_of_another(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
     ann.add("echo secret")
     ann.dibs("wait")
@@ -168,7 +168,7 @@ def test_nobody_reads_or_uses_another_users_queue(pair: Callable[[str], tuple[Pe
         assert path.is_symlink() or path.lstat().st_mode & 0o077 == 0, path
 
 
-def test_a_drain_is_for_ones_own_jobs_and_roots_for_everybody(pair: Callable[[str], tuple[Person, Person]]) -> None:
+def test_a_users_drain_applies_to_own_jobs_and_roots_to_everybody(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
     assert ann.dibs("gpus", "drain", "0", "--reason", "mine") == "GPU 0: drained by you: mine; running jobs go on\n"
     hers = ann.add("true")
@@ -184,7 +184,7 @@ def test_a_drain_is_for_ones_own_jobs_and_roots_for_everybody(pair: Callable[[st
         _, complaint = process.communicate()
     assert (process.returncode, "GPU 0 is drained by root for everybody" in complaint) == (4, True)
     drains.unmark(place, "FAKE-0")
-    # Root's word is read in every turn; any question of a user makes one.
+    # The marks of root are read in every turn; any request of a user causes one.
     for person, job in ((ann, hers), (ben, his)):
         person.dibs("resume")
         wait_for(lambda person=person, job=job: person.show(job)["state"], lambda state: state == "done")  # type: ignore[misc]

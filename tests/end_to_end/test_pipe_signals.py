@@ -1,4 +1,4 @@
-"""Ending `dibs pipe` and `simple_gpu_scheduler`: every signal, step by step, and -9: nobody forgotten, no GPU lost."""
+"""Ending `dibs pipe` and `simple_gpu_scheduler` by every signal and by -9: no process left, no GPU lost."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DOORS = {
     "simple_gpu_scheduler": [str(Path(sys.executable).parent / "simple_gpu_scheduler"), "--gpus", "0"],
 }
 
-#: A command that says when it began, waits for a file, and says that it finished.
+#: A command that records its start, waits for a file, and records its end.
 PATIENT = "echo $$ > began; while [ ! -e go ]; do sleep 0.01; done; touch finished"
-#: One whose child notes TERM and goes on, so that only KILL ends it; it says so when it is ready.
+#: One whose child records TERM and continues, so that only KILL ends it; it prints when it is ready.
 STUBBORN = "(trap 'touch termed' TERM; touch ready; while :; do sleep 0.01; done) & echo $$ > began; trap '' TERM; wait"
 
 
-class Called:
-    """A door that was called with one command that runs and one that waits behind it."""
+class CalledCommand:
+    """A foreground command with one line that runs and one that waits behind it."""
 
     def __init__(self, bench: Bench, door: str, command: str) -> None:
         self.bench = bench
@@ -40,23 +40,23 @@ class Called:
         self.process.stdin.write(f"{command}\ntouch never\n")
         self.process.stdin.flush()
         self.wait_for("began")
-        # The shell makes the file before it writes into it.
+        # The shell creates the file before it writes into it.
         self.pid = int(wait_for((bench.folder / "began").read_text))
 
     def wait_for(self, name: str) -> None:
-        """Wait until a command has made a file."""
+        """Wait until a line has created a file."""
         wait_for((self.bench.folder / name).exists)
 
     def has(self, name: str) -> bool:
-        """Tell whether a command has made a file."""
+        """Return whether a line has created a file."""
         return (self.bench.folder / name).exists()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the door alone."""
+        """Send a signal to the foreground command alone."""
         self.process.send_signal(number)
 
     def heard(self, text: str) -> None:
-        """Read what it says until it says this."""
+        """Read its output up to a text."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if text in line:
@@ -64,7 +64,7 @@ class Called:
         raise AssertionError(f"never said {text!r}")
 
     def end(self) -> tuple[int, str]:
-        """Wait for its end; return its code as a shell sees it, and what else it said."""
+        """Wait for its end; return its exit code as a shell sees it, and the rest of its output."""
         _, told = self.process.communicate(timeout=PATIENCE_S)
         code = self.process.returncode
         return (128 - code if code < 0 else code), told
@@ -74,7 +74,7 @@ class Called:
         return list(holders.survey(device_lease.Folder(str(self.bench.leases)), ["FAKE-0"])["FAKE-0"])
 
     def left(self) -> list[int]:
-        """Return the processes of the command's group that still live."""
+        """Return the processes of the line's group that are still alive."""
         return [proc.pid for proc in processes.everybody() if not proc.is_dead and self._is_of_command(proc.pid)]
 
     def _is_of_command(self, pid: int) -> bool:
@@ -86,22 +86,22 @@ class Called:
 
 @pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest) -> str:
-    """Both doors, one after the other."""
+    """Both commands, one after the other."""
     return str(request.param)
 
 
 @pytest.fixture
-def patient(bench: Bench, door: str) -> Iterator[Called]:
-    """A door with a command that runs until it is let go."""
-    called = Called(bench, door, PATIENT)
+def patient(bench: Bench, door: str) -> Iterator[CalledCommand]:
+    """A command with a line that runs until the test releases it."""
+    called = CalledCommand(bench, door, PATIENT)
     yield called
     called.process.kill()
     called.process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_the_first_signal_lets_what_runs_finish_and_starts_nothing_more(
-    patient: Called, number: signal.Signals
+def test_the_first_signal_lets_running_commands_finish_and_starts_no_more(
+    patient: CalledCommand, number: signal.Signals
 ) -> None:
     patient.signal(number)
     patient.heard("starting nothing more; 1 command finishes")
@@ -115,8 +115,8 @@ def test_the_first_signal_lets_what_runs_finish_and_starts_nothing_more(
     assert patient.holders() == []
 
 
-def test_a_second_hang_up_is_the_same_one(patient: Called) -> None:
-    """A closed terminal hangs up from the kernel and from the shell."""
+def test_a_second_sighup_counts_as_the_same(patient: CalledCommand) -> None:
+    """When a terminal is closed, the kernel and the shell both send one."""
     patient.signal(signal.SIGHUP)
     patient.heard("starting nothing more")
     patient.signal(signal.SIGHUP)
@@ -126,7 +126,7 @@ def test_a_second_hang_up_is_the_same_one(patient: Called) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_ends_the_trees(patient: Called, number: signal.Signals) -> None:
+def test_the_second_signal_ends_the_process_trees(patient: CalledCommand, number: signal.Signals) -> None:
     patient.signal(number)
     patient.heard("starting nothing more")
     patient.signal(number)
@@ -136,8 +136,8 @@ def test_the_second_signal_ends_the_trees(patient: Called, number: signal.Signal
     assert patient.holders() == []
 
 
-def test_the_third_signal_kills_what_does_not_want_to_end(bench: Bench, door: str) -> None:
-    called = Called(bench, door, STUBBORN)
+def test_the_third_signal_kills_what_ignores_the_second(bench: Bench, door: str) -> None:
+    called = CalledCommand(bench, door, STUBBORN)
     called.wait_for("ready")
     called.signal(signal.SIGINT)
     called.heard("starting nothing more")
@@ -168,7 +168,7 @@ def test_a_signal_while_it_waits_for_a_gpu_ends_it_at_once(bench: Bench, door: s
     assert not (bench.folder / "never").exists()
 
 
-def test_after_kill_9_the_command_keeps_its_gpu_by_name_and_then_it_is_free(patient: Called) -> None:
+def test_after_kill_9_the_command_keeps_its_gpu_until_it_ends(patient: CalledCommand) -> None:
     patient.process.kill()
     patient.process.wait(PATIENCE_S)
     (held,) = patient.holders()

@@ -1,4 +1,4 @@
-"""The queue as a whole: many jobs of mixed sizes, true results, explained order."""
+"""The queue as a whole: many jobs of mixed sizes, correct results, the order of starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_two_hundred_mixed_jobs_run_once_each_without_overlap(bench: Bench) -> N
 
 
 def check_order(bench: Bench, jobs: list[dict[str, Any]]) -> None:
-    """Among jobs that ask for the same, those of higher priority were placed first, then those submitted first."""
+    """Check that jobs with equal requests were placed by priority, then by submission."""
     placed = {job["id"]: min(e["at"] for e in bench.events(job["id"]) if e["kind"] == "Placed") for job in jobs}
     for gpus in (0, 1, 2, 4):
         alike = [job for job in jobs if job["gpus"] == gpus]
@@ -45,7 +45,7 @@ def check_order(bench: Bench, jobs: list[dict[str, Any]]) -> None:
         assert moments == sorted(moments)
 
 
-def test_many_starts_at_once_are_all_known_to_run(tmp_path: Path) -> None:
+def test_many_simultaneous_starts_are_all_reported(tmp_path: Path) -> None:
     """More than the queue of a datagram socket holds."""
     bench = Bench(tmp_path, devices="fake:40")
     try:
@@ -68,7 +68,7 @@ def test_a_big_job_is_not_starved_by_small_ones_behind_it(bench: Bench) -> None:
     assert max(began[job] for job in first) < began[big] < min(began[job] for job in behind)
 
 
-def test_chosen_preferred_and_typed_devices(bench: Bench) -> None:
+def test_chosen_preferred_and_typed_devices_are_allocated(bench: Bench) -> None:
     chosen = bench.add("true", gpu_ids=["2", "FAKE-0"])
     preferred = bench.add("true", gpus=1, prefer=["3"])
     typed = bench.add("true", gpus=2, gpu_type="pretend*")
@@ -77,7 +77,7 @@ def test_chosen_preferred_and_typed_devices(bench: Bench) -> None:
     assert len(bench.until(typed)["gpu_indices"]) == 2
 
 
-def test_what_a_job_sees(bench: Bench) -> None:
+def test_a_job_gets_its_environment(bench: Bench) -> None:
     bench.client.environ = bench.environ
     job = bench.add(
         "env; umask; pwd; readlink /proc/self/fd/0; ls -l /proc/self/fd", gpus=2, name="see me", env={"MINE": "x y"}
@@ -107,7 +107,7 @@ def test_what_a_job_sees(bench: Bench) -> None:
     assert (bench.home / "jobs" / str(job) / "checkpoint").is_dir()
 
 
-def test_logs_and_checkpoints_may_live_elsewhere(tmp_path: Path) -> None:
+def test_logs_and_checkpoints_may_be_stored_elsewhere(tmp_path: Path) -> None:
     bench = Bench(tmp_path, DIBS_FILES=str(tmp_path / "files"))
     try:
         job = bench.until(bench.add("echo here; ls -d $DIBS_CHECKPOINT_DIR", gpus=0))
@@ -136,7 +136,7 @@ def test_a_retry_is_a_new_attempt_with_its_own_log(bench: Bench) -> None:
     assert (folder / "log").read_text() == "attempt 2\n"
 
 
-def test_a_command_that_cannot_be_started_says_why(bench: Bench) -> None:
+def test_a_command_that_cannot_be_started_gives_the_reason(bench: Bench) -> None:
     job = bench.until(bench.add(["/nonexistent/program"]))
     assert (job["state"], job["cause"], job["exit_code"]) == ("failed", "start", 127)
     assert "No such file" in job["remark"]

@@ -44,7 +44,7 @@ def pair(shared: Path) -> Iterator[tuple[Person, Person]]:
 
 
 def run(person: Person, tool: str, *words: str) -> tuple[int, str, str]:
-    """Run one of the commands as a user; return code, output and complaints."""
+    """Run one of the commands as a user; return exit code, output and errors."""
     with person.popen(*words, tool=tool) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
@@ -52,7 +52,7 @@ def run(person: Person, tool: str, *words: str) -> tuple[int, str, str]:
 
 @contextmanager
 def started(person: Person, tool: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Start one of the commands as a user; it does not outlive the test."""
+    """Start one of the commands as a user; it is ended with the test."""
     with person.popen(*words, tool=tool, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield process
@@ -61,7 +61,7 @@ def started(person: Person, tool: str, *words: str) -> Iterator[subprocess.Popen
 
 
 def task_pid(shared: Path) -> int | None:
-    """Return the pid that the state file has for the only GPU."""
+    """Return the pid in the state file for the only GPU."""
     entries = state_file.parse((shared / "info").read_bytes())
     return entries[0].task_pid if entries else None
 
@@ -86,7 +86,7 @@ def test_all_users_share_one_state_and_one_line(pair: tuple[Person, Person], sha
     assert state_file.parse((shared / "info").read_bytes()) == (state_file.FREE,)
 
 
-def test_a_state_file_that_one_may_only_read_is_read(pair: tuple[Person, Person], shared: Path) -> None:
+def test_a_read_only_state_file_can_still_be_read(pair: tuple[Person, Person], shared: Path) -> None:
     ann, ben = pair
     (shared / "info").write_bytes(state_file.text((state_file.SET_ASIDE, state_file.FREE)))
     (shared / "info").chmod(0o644)

@@ -1,4 +1,4 @@
-"""Jobs of one user that share GPUs by memory, with real processes: who runs beside whom, and what they see."""
+"""Jobs of one user that share GPUs by memory, with real processes: which run together, and what they see."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def gated(gate: Path) -> str:
 
 
 def holders(bench: Bench) -> list[list[tuple[str, int | None]]]:
-    """Return the job and the bytes of everybody who has a device, device by device."""
+    """Return the job and the bytes of every holder, device by device."""
     gpus = bench.client.get("/v1/gpus")["gpus"]
     return [sorted((holder["job"], holder["vram"]) for holder in gpu["holders"]) for gpu in gpus]
 
 
-def test_jobs_share_a_card_as_far_as_they_fit_and_one_without_an_amount_has_it_alone(bench: Bench) -> None:
+def test_jobs_share_a_card_as_far_as_they_fit_and_one_without_vram_is_exclusive(bench: Bench) -> None:
     gate = bench.folder / "gate"
     bench.add_many([{"command": gated(gate), "vram": gib * GIB} for gib in (6, 18, 12)])
     alone = bench.add(gated(gate))
-    # 6 and 18 fill one card; beside 12 there is room, but not for one who wants the card alone.
+    # 6 and 18 fill one card; beside 12 there is room, but not for an exclusive job.
     wait_for(lambda: holders(bench), lambda seen: seen == [[("1", 6 * GIB), ("2", 18 * GIB)], [("3", 12 * GIB)]])
     why = bench.client.get(f"/v1/jobs/{alone}/why")["reason"]
     assert why == "needs 1 GPU; 0 of 2 free, GPU 0: job 1 and job 2, GPU 1: job 3"
     small = bench.add("echo $XLA_PYTHON_CLIENT_PREALLOCATE $TF_FORCE_GPU_ALLOW_GROWTH", vram=2 * GIB, time_limit_s=60)
-    # It ends before the one without a limit that is ahead could start, so it may pass.
+    # It ends before the exclusive job ahead could start, so it may backfill.
     assert bench.until(small)["state"] == "done"
     assert bench.log(small) == "false true\n"
     big = bench.add(gated(gate), vram=18 * GIB)
@@ -53,7 +53,7 @@ def test_jobs_share_a_card_as_far_as_they_fit_and_one_without_an_amount_has_it_a
     assert {job["state"] for job in bench.wait_all()} == {"done"}
 
 
-def test_more_than_a_card_has_is_refused(bench: Bench) -> None:
+def test_more_memory_than_a_card_has_is_refused(bench: Bench) -> None:
     refused = bench.cli("add", "--vram", "25G", "true")
     assert refused.returncode == 69
     assert refused.stderr == (
@@ -63,7 +63,7 @@ def test_more_than_a_card_has_is_refused(bench: Bench) -> None:
     assert refused.returncode == 2
 
 
-def test_after_the_memory_of_a_gpu_ran_out_the_next_attempt_has_it_alone(bench: Bench) -> None:
+def test_after_gpu_out_of_memory_the_next_attempt_is_exclusive(bench: Bench) -> None:
     out_of_memory = "echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1"
     retried = bench.add(out_of_memory, vram=6 * GIB, retries=1)
     named = bench.add(out_of_memory, vram=6 * GIB)
@@ -74,7 +74,7 @@ def test_after_the_memory_of_a_gpu_ran_out_the_next_attempt_has_it_alone(bench: 
     assert bench.job(named)["vram"] == 6 * GIB
     bench.retry(named, machine)
     bench.wait_all()
-    # Where the memory of the machine ran out, a whole GPU would not help.
+    # If the memory of the machine ran out, a whole GPU would not help.
     assert [bench.job(job)["vram"] for job in (named, machine)] == [None, 6 * GIB]
     told = [event["detail"] for event in bench.events(named) if event["kind"] == "Edited"]
     assert told == ["vram: with 6G it ran out of GPU memory, so it gets the GPU alone"]

@@ -1,4 +1,4 @@
-"""Two users and a pipe share GPUs by memory: the sum never exceeds a card, and whoever wants one alone has it alone."""
+"""Two users and a pipe share GPUs by memory: the sum never exceeds a card, and exclusive use is exclusive."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from people import Person
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
 
 GIB = 1024
-#: MiB of a card; one who has it alone is counted with all of it.
+#: MiB of a card; an exclusive job counts with all of it.
 CARD = 24 * GIB
 
-#: Leaves a mark while it has its share, and looks at those of all others on the same card and at what strangers use of
-#: it. The mark is made after the share was taken and removed before it is given back, so what is seen is never more
-#: than what was given away. It ends when its gate is open.
+#: Leaves a mark while it has its share, and reads the marks of all others on the same card and its foreign use.
+#: The mark is made after the share was taken and removed before it is given back, so the sum of marks never exceeds
+#: what was given away. It ends when its gate is open.
 MARK = """\
 mark=$1/$CUDA_VISIBLE_DEVICES.$2.$$
 : > "$mark"
@@ -64,12 +64,12 @@ class Town:
         return f"sh {self.folder}/mark.sh {self.marks} {mib} {gate}"
 
     def add(self, person: Person, mib: int, count: int, gate: str = "first") -> int:
-        """Queue some equal jobs and return the id of the first; one that wants all of a card wants it alone."""
+        """Submit some equal jobs and return the id of the first; a job for a whole card is exclusive."""
         share = ["--vram", f"{mib}M"] if mib < CARD else []
         return int(person.dibs("add", "--repeat", str(count), *share, self.command(mib, gate)).split()[0])
 
     def open(self, gate: str = "first") -> None:
-        """Let the jobs end that have begun, and those that begin."""
+        """Let the jobs that have started end, and those that start later."""
         Path(f"{self.marks}-open.{gate}").touch()
 
     def begun(self) -> list[int]:
@@ -84,14 +84,14 @@ class Town:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Not tmp_path: pytest keeps its folders for root alone.
+    # Not tmp_path: its folders are private to root.
     made = Path(tempfile.mkdtemp(prefix="dibs-sharing-"))
     yield made
     shutil.rmtree(made)
 
 
 class Stranger:
-    """Somebody who uses cards of a pretend driver without asking."""
+    """A process that uses cards of a fake driver without a lease."""
 
     CARDS = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 
@@ -101,9 +101,9 @@ class Stranger:
         self._pid = pid
 
     def uses(self, *mib: int) -> None:
-        """Use so much of each card from now on; return when both users know."""
+        """Use the given amount of each card from now on; return when both users know."""
         for card, amount in zip(self.CARDS, mib, strict=True):
-            # Written before the driver tells it: of what goes, nobody may know earlier than the jobs do.
+            # Written before the driver reports it: nobody may know of freed memory earlier than the jobs do.
             Path(f"{self._town.marks}-foreign.{card}").write_text(str(amount))
         self._nvml.is_now(*lines(self.CARDS, mib, self._pid))
         for look in (self._town.ann.gpus, self._town.ben.gpus):
@@ -111,7 +111,7 @@ class Stranger:
 
 
 def lines(cards: Sequence[str], mib: Sequence[int], pid: int = 0) -> Iterator[str]:
-    """Return cards of a pretend driver of which a process uses so much."""
+    """Return cards of a fake driver of which a process uses the given amount."""
     for index, (card, amount) in enumerate(zip(cards, mib, strict=True)):
         yield f"gpu {index} uuid={card} total={CARD * 2**20} used={amount * 2**20}"
         if amount:
@@ -120,7 +120,7 @@ def lines(cards: Sequence[str], mib: Sequence[int], pid: int = 0) -> Iterator[st
 
 @pytest.fixture
 def machine(folder: Path, library: Path) -> Iterator[tuple[Town, Stranger]]:
-    """Two users who share four cards of a pretend driver with a stranger."""
+    """Two users who share four cards of a fake driver with a foreign process."""
     nvml = World(Path(shutil.copy(library, folder)), folder / "state.txt")
     nvml.is_now(*lines(Stranger.CARDS, (0, 0, 0, 0)))
     town = Town(folder, nvml.environ)
@@ -139,10 +139,10 @@ def waiters(town: Town) -> int:
     return len(town.ann.json("gpus")["waiters"])
 
 
-def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_strangers_leave(
+def test_jobs_of_two_users_and_a_pipe_never_exceed_what_foreign_use_leaves(
     machine: tuple[Town, Stranger],
 ) -> None:
-    """The stranger's use grows only while no card has room for who waits: what is told too late nobody can know."""
+    """Foreign use grows only while no card has room for a waiting job: an increase during a start cannot be known."""
     town, stranger = machine
     both = (town.ann, town.ben)
     dice = random.Random(7)
@@ -150,7 +150,7 @@ def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_strangers_leave
         town.add(person, 12 * GIB, 4)
     wait_for(town.begun, lambda begun: len(begun) == 8)
     wait_for(lambda: shares(town.ben.gpus()), lambda seen: seen == [[12 * 2**30] * 2] * 4)
-    # All cards are full, so every job behind has to be let in by the rule.
+    # All cards are full, so every later job has to be admitted by the rule.
     stranger.uses(8 * GIB, 9 * GIB, 6 * GIB, 5 * GIB)
     with town.ben.popen("pipe", "--vram", "5G") as pipe:
         assert pipe.stdin is not None
@@ -163,7 +163,7 @@ def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_strangers_leave
         town.open()
         wait_for(town.ended, lambda ended: len(ended) == 28)
         assert town.exceeded() == ""
-        # What is left of the cards is too little for these, until the stranger has gone.
+        # The rest of the cards is too small for these, until the foreign process is gone.
         large = [town.add(person, 20 * GIB, 2, "second") for person in both]
         for person in both:
             town.add(person, CARD, 2)
@@ -176,7 +176,7 @@ def test_forty_jobs_of_two_users_and_a_pipe_never_have_more_than_strangers_leave
         wait_for(town.begun, lambda begun: begun.count(20 * GIB) == 4)
         pipe.stdin.write((town.command(5 * GIB) + "\n") * 4)
         pipe.stdin.close()
-        # It comes back while each card has one of them: of that card there is less for the rest.
+        # It returns while each card has one of them: that card has less for the others.
         stranger.uses(0, 7 * GIB, 0, 0)
         town.open("second")
         assert pipe.wait(timeout=PATIENCE_S) == 0

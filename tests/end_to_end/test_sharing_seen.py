@@ -1,4 +1,4 @@
-"""Sharing over a pretend NVIDIA driver: what strangers use counts, and who uses more than it declared is ended."""
+"""Sharing over a fake NVIDIA driver: foreign use counts, and a job that uses more than it declared is ended."""
 
 import pytest
 
@@ -19,11 +19,11 @@ def bench(nvml, tmp_path):
 
 
 def used(card, gib, pid):
-    """Return a card of which a process uses so much."""
+    """Return a card of which a process uses the given amount."""
     return f"{CARDS[card]} used={gib * GIB}", f"proc {card} pid={pid} mem={gib * GIB}"
 
 
-def test_what_strangers_use_of_a_card_is_not_shared_until_they_are_gone(bench, nvml, stranger):
+def test_memory_in_foreign_use_is_not_shared_until_it_is_free(bench, nvml, stranger):
     nvml.is_now(*used(0, 14, stranger), CARDS[1])
     wait_for(lambda: [g["foreign_memory"] for g in bench.client.get("/v1/gpus")["gpus"]] == [14 * GIB, 0])
     assert bench.job(bench.long_job(vram=20 * GIB))["gpu_ids"] == [B]
@@ -33,8 +33,8 @@ def test_what_strangers_use_of_a_card_is_not_shared_until_they_are_gone(bench, n
     assert bench.until(waits, "started")["gpu_ids"] == [A]
 
 
-def test_what_its_owner_runs_beside_a_job_that_shares_a_card_counts_like_anybodys(bench, nvml, stranger):
-    """The job declared 12G and uses 10G of them; 6G more are used by what nobody declared."""
+def test_other_processes_of_the_owner_beside_a_sharing_job_count_as_foreign(bench, nvml, stranger):
+    """The job declared 12G and uses 10G of them; another 6G are used by an undeclared process."""
     job_id = bench.long_job(vram=12 * GIB, gpu_ids=["0"])
     pid = bench.job(job_id)["pid"]
     own = f"proc 0 pid={pid} mem={10 * GIB}"
@@ -63,7 +63,7 @@ def test_a_job_that_uses_more_than_it_declared_is_marked_or_ended(bench, nvml, e
         assert bench.job(job_id)["state"] == "running"
 
 
-def test_enforcing_nothing_is_refused(bench):
+def test_vram_enforce_without_vram_is_refused(bench):
     refused = bench.cli("add", "--vram-enforce", "true")
     assert (refused.returncode, refused.stderr) == (
         2,

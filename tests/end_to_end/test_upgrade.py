@@ -1,4 +1,4 @@
-"""An upgrade in place: today's release takes over the state folder, jobs, calls and leases of release 0.1.0.
+"""An upgrade in place: the current release takes over the state folder, jobs, calls and leases of release 0.1.0.
 
 The old code is kept in `tests/data/dibs-0.1.0.tar.xz`, made before the modules moved into packages, without the page:
 `git archive 14e5052:src -- dibs ':(exclude)dibs/web' | xz -9e`.
@@ -61,7 +61,7 @@ eval "$("$@" lease --release)"; echo "$? ${CUDA_VISIBLE_DEVICES-none}"
 
 
 class Install:
-    """The folder with dibs that one user's programs import: first release 0.1.0, after `upgrade` today's."""
+    """The folder of dibs that one user's programs import: first release 0.1.0, after `upgrade` the current one."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -70,14 +70,14 @@ class Install:
         shutil.unpack_archive(OLD, self.folder, filter="data")
 
     def upgrade(self) -> None:
-        """Replace the old code by today's, as pip does."""
+        """Replace the old code by the current one, as pip does."""
         shutil.rmtree(self.folder / "dibs")
         source = Path(dibs.__file__).parent
         shutil.copytree(source, self.folder / "dibs", ignore=shutil.ignore_patterns("__pycache__"))
 
     @contextmanager
     def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run the daemon of the present code; it ends with the block at the latest."""
+        """Run the daemon of the current code; it ends with the block at the latest."""
         with open(self.bench.folder / "daemon.log", "ab") as log:
             words = [sys.executable, "-P", "-m", "dibs.daemon"]
             process = subprocess.Popen(words, env=self.environ, cwd="/", stdout=log, stderr=log)
@@ -98,7 +98,7 @@ class Install:
         return self._run("-P", "-m", "dibs", *words)
 
     def add(self, *words: object) -> int:
-        """Queue one job; return its id."""
+        """Submit one job; return its id."""
         return int(self.cli("add", *words))
 
     def show_all(self) -> dict[int, dict[str, Any]]:
@@ -106,7 +106,7 @@ class Install:
         return {job["id"]: job for job in json.loads(self.cli("show", "all", "--json"))}
 
     def holders(self) -> list[list[str]]:
-        """Return who holds each GPU, as people read it."""
+        """Return who holds each GPU, as users read it."""
         gpus = json.loads(self.cli("gpus", "--json"))["gpus"]
         return [[holder["job"] for holder in gpu["holders"]] for gpu in gpus]
 
@@ -142,7 +142,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def tell(process: subprocess.Popen[str], line: str) -> None:
-    """Let a process read a line."""
+    """Write a line to a process."""
     assert process.stdin is not None
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
@@ -183,7 +183,7 @@ def fill_queue(install: Install, pipe: Path, call_pipe: Path) -> Left:
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_an_upgrade_takes_over_what_release_0_1_0_left(bench: Bench, end: str) -> None:
+def test_an_upgrade_takes_over_the_state_of_release_0_1_0(bench: Bench, end: str) -> None:
     install, pipe, call_pipe = Install(bench), bench.folder / "pipe", bench.folder / "call_pipe"
     os.mkfifo(pipe)
     os.mkfifo(call_pipe)
@@ -207,7 +207,7 @@ def test_an_upgrade_takes_over_what_release_0_1_0_left(bench: Bench, end: str) -
 
 
 def check_nothing_changed(install: Install, left: Left, shell: int) -> None:
-    """Check that jobs and lease are as they were, and that ids continue."""
+    """Check that jobs and lease are unchanged, and that ids continue."""
     shown = install.show_all()
     over = shown[left.over]
     # A newer release may show more of a job, but nothing else.
@@ -223,7 +223,7 @@ def check_nothing_changed(install: Install, left: Left, shell: int) -> None:
 
 
 def check_jobs(install: Install, left: Left) -> None:
-    """Check that the running job ends as itself, and that what waited for it runs."""
+    """Check that the running job ends as itself, and that its dependants run."""
     bench = install.bench
     job = bench.until(left.running)
     then = left.shown[left.running]
@@ -235,7 +235,7 @@ def check_jobs(install: Install, left: Left) -> None:
 
 
 def check_calls(install: Install, left: Left) -> None:
-    """Check that calls of the old release give their results to a program of the new one."""
+    """Check that calls of the old release return their results to a program of the new one."""
     found = json.loads(install.python(ATTACH, SUPPORT, left.running_call, *left.calls))
     assert found == ["read", 144, 0.25, [2, 4], "Odd: 5 is odd"]
     shown = install.show_all()
@@ -245,7 +245,7 @@ def check_calls(install: Install, left: Left) -> None:
 
 
 def check_lease(install: Install, left: Left, shell: subprocess.Popen[str]) -> None:
-    """Check that the shell can give back its GPU, after which the job that needs all of them runs."""
+    """Check that the shell can release its GPU, after which the job that needs all of them runs."""
     assert install.bench.job(left.behind)["state"] == "queued"
     tell(shell, "release it")
     assert said(shell) == "0 none"

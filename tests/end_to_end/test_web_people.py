@@ -1,4 +1,4 @@
-"""The door for browsers and other users of the machine: a token that was stolen opens nothing; a tunnel by ssh does."""
+"""The port for browsers and other users of the machine: a stolen token is useless; an ssh tunnel works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
 
-#: Asks with a token, on TCP and on the socket, in four ways each; prints what came of each.
+#: Sends requests with a token, on TCP and on the socket, in four ways each; prints the result of each.
 THIEF = """
 import http.client, json, socket, sys
 port, path, token = int(sys.argv[1]), sys.argv[2], sys.stdin.read().strip()
@@ -57,8 +57,8 @@ print(json.dumps(found))
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Person, Person]]:
-    """Two users, each with a queue of their own."""
-    # Not tmp_path: pytest keeps its folders for root alone.
+    """Two users, each with a separate queue."""
+    # Not tmp_path: its folders are private to root.
     folder = Path(tempfile.mkdtemp(prefix="dibs-web-people-"))
     folder.chmod(0o755)
     leases = folder / "leases"
@@ -72,9 +72,9 @@ def pair() -> Iterator[tuple[Person, Person]]:
 
 
 def steal(person: Person | None, told: dict[str, str], token: str, python: Path) -> dict[str, list[object]]:
-    """Let somebody, or root, ask with a token."""
+    """Let another user, or root, send requests with a token."""
     who = {"user": person.uid, "group": person.gid, "extra_groups": []} if person else {}
-    # By its stdin: words of a command can be read by everybody.
+    # On its stdin: everybody can read the arguments of a command.
     done = subprocess.run(
         [python, "-c", THIEF, str(told["port"]), told["socket"]],
         input=token, text=True, capture_output=True, timeout=PATIENCE_S, cwd="/", **who,
@@ -88,13 +88,13 @@ def test_another_user_with_a_stolen_token_gets_nothing(pair: tuple[Person, Perso
     told = ann.json("web")
     token = json.loads((Path(ann.environ["DIBS_HOME"]) / "web.json").read_text())["token"]
     assert steal(ben, told, token, ann.python) == {"tcp": [403] * 4, "unix": ["PermissionError"] * 4}
-    # Nothing that was asked for while hanging up was done either.
+    # No request sent while hanging up was executed either.
     assert ann.json("status")["queue"]["paused"] is False
     hers = steal(ann, told, token, ann.python)
     assert hers["tcp"] == hers["unix"] == [200, 200, 200, 400]
 
 
-def test_root_may_do_what_root_could_do_anyway(pair: tuple[Person, Person]) -> None:
+def test_root_is_admitted_with_the_token(pair: tuple[Person, Person]) -> None:
     ann, _ = pair
     told = ann.json("web")
     token = json.loads((Path(ann.environ["DIBS_HOME"]) / "web.json").read_text())["token"]
@@ -102,7 +102,7 @@ def test_root_may_do_what_root_could_do_anyway(pair: tuple[Person, Person]) -> N
     assert steal(None, told, "x" * 43, Path(sys.executable))["tcp"] == [401, 200, 200, 400]
 
 
-def test_what_is_installed_has_all_files_of_the_page() -> None:
+def test_the_installed_package_has_all_files_of_the_page() -> None:
     source = people.ROOT / "src" / "dibs" / "web"
     (installed,) = people.shared_environment().glob("lib/python*/site-packages/dibs/web")
     wanted, found = ({path.relative_to(top) for path in top.rglob("*")} for top in (source, installed))

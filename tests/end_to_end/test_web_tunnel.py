@@ -1,4 +1,4 @@
-"""The page through ssh: what `dibs web` prints over a real ssh connection is typed as it stands, and works."""
+"""The page through ssh: the command that `dibs web` prints over a real ssh connection works when copied."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from browsers import Browser
 
 
 @ssh_server.is_needed
-def test_the_line_that_is_printed_over_ssh_lets_a_browser_in(bench: Bench, tmp_path: Path) -> None:
+def test_the_command_printed_over_ssh_gives_a_browser_access(bench: Bench, tmp_path: Path) -> None:
     bench.start()
     with ssh_server.tunnel(bench, tmp_path / "ssh") as told:
-        # Nothing was opened on the server for it.
+        # No port was opened on the server for it.
         assert told["port"] is None
         address, _, code = told["link"].partition("#code=")
         browser = Browser(address, {"Sec-Fetch-Site": "same-origin", "Origin": address.rstrip("/")})
@@ -21,7 +21,7 @@ def test_the_line_that_is_printed_over_ssh_lets_a_browser_in(bench: Bench, tmp_p
         assert browser.ask("GET", "/v1/jobs").status == 401
         browser.sign_in(code)
         assert browser.ask("GET", "/v1/jobs").status == 200
-        # A page of another site does not get in by the same way, not even with a name that leads here.
+        # A page of another site has no access this way, not even with a host name that leads here.
         port = address.rstrip("/").rsplit(":", 1)[1]
         stranger = Browser(address, {"Host": f"evil.example:{port}"})
         assert stranger.ask("GET", "/v1/jobs").status == 403
