@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visits(browser: Browser) -> Iterator[Visits]:
-    """Pages that must have been quiet when the test is over."""
+    """Pages that must not have logged an error when the test is over."""
     own = Visits(browser)
     yield own
     own.close()
@@ -48,5 +48,5 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def page_at(queue: Bench, visits: Visits) -> PageAt:
-    """Open a path of the module's queue in a browser of a new person."""
+    """Open a path of the module's queue in a fresh browser session."""
     return lambda path="/", **how: visits.enter(link_to(queue), path, **how)

@@ -1,4 +1,4 @@
-// The base of the page: the stream's parser and patience, addresses, paths, shortcuts.
+// The base of the page: the parser and back-off of the stream, addresses, paths, shortcuts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { backOff, parser } from "../../src/dibs/web/core/event-stream.js";
@@ -15,7 +15,7 @@ const MESSAGES = [
   { event: "message", data: "plain", id: null },
 ];
 
-test("a stream cut anywhere gives the same messages", () => {
+test("a stream gives the same messages in pieces of any size", () => {
   for (let size = 1; size <= TEXT.length; size += 1) {
     const parse = parser();
     const found = [];
@@ -24,14 +24,14 @@ test("a stream cut anywhere gives the same messages", () => {
   }
 });
 
-test("tries come more and more slowly, and never stop", () => {
+test("attempts to reconnect slow down and never stop", () => {
   const waits = [1, 2, 3, 4, 5, 6, 7, 100].map((failures) => backOff(failures, 0.5));
   assert.deepEqual(waits, waits.toSorted((a, b) => a - b));
   assert.equal(waits.at(-1), 10_000);
   assert.ok(backOff(1, 0) < backOff(1, 1));
 });
 
-test("paths", () => {
+test("paths are matched", () => {
   assert.deepEqual(match("/job/{id}", "/job/7"), { id: "7" });
   assert.deepEqual(match("/jobs", "/jobs/"), {});
   assert.deepEqual(match("/", "/"), {});
@@ -43,29 +43,29 @@ test("paths", () => {
   assert.equal(routeOf("/nowhere"), null);
 });
 
-test("words of the query come and go", () => {
+test("parameters of the query are set and removed", () => {
   assert.equal(changed("?a=1&b=2", { a: null, c: "x y" }), "?b=2&c=x+y");
   assert.equal(changed("?a=1", { a: "" }), "");
 });
 
-test("addresses leave out what is not said", () => {
+test("addresses leave out missing parameters", () => {
   assert.equal(address("/v1/jobs", { limit: 5, text: "", tag: null, select: [1, "a b"] }), "/v1/jobs?limit=5&select=1&select=a+b");
   assert.equal(address("/v1/jobs"), "/v1/jobs");
   assert.equal(address("/v1/jobs?x=1", { y: 0 }), "/v1/jobs?x=1&y=0");
 });
 
-test("an error is errorText in one line with its hint", () => {
+test("an error is shown in one line with its hint", () => {
   assert.equal(errorText(new ApiError("job 7 is over.", "See `dibs show 7`.", "user", 409)), "job 7 is over. See `dibs show 7`.");
   assert.equal(errorText(new Error("x")), "x");
 });
 
-test("the code of a link", () => {
+test("the code is read from a link", () => {
   assert.equal(codeOf("#code=ab-c_1"), "ab-c_1");
   assert.equal(codeOf("#L123"), null);
   assert.equal(codeOf(""), null);
 });
 
-test("one key, two keys, and the newest meaning wins", () => {
+test("shortcuts have one or two keys, and the newest wins", () => {
   const run = () => {};
   const table = [{ keys: "g j", does: "", run }, { keys: "j", does: "old", run }, { keys: "j", does: "new", run }];
   assert.deepEqual(find(table, "", "g"), { run: null, isBegin: true });

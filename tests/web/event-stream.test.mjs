@@ -1,5 +1,5 @@
-// The event stream against a small server: it goes on after a break where it ended, says how it stands, and gives up
-// only when it is refused.
+// The event stream against a small server: it continues after an interruption where it ended, reports its state, and
+// gives up only when it is refused.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
@@ -40,7 +40,7 @@ const stream = (text, { isOver = true } = {}) => (answer) => {
 };
 const has = (kind) => (told) => told.some((one) => one.kind === kind);
 
-test("after a break it goes on behind the last event, without losing or doubling one", async () => {
+test("after an interruption it continues after the last event, without gaps or duplicates", async () => {
   const { asked, jobs, told } = await followed(
     [stream(HELLO + job(8) + job(9)), stream(HELLO + job(10) + 'event: counts\ndata: {"counts":{"done":1},"queue":{}}\n\n', { isOver: false })],
     has("counts"),
@@ -52,12 +52,12 @@ test("after a break it goes on behind the last event, without losing or doubling
   assert.deepEqual(states, ["live", "reconnecting", "live"]);
 });
 
-test("when nothing happened before the break it goes on behind what it was greeted with", async () => {
+test("without an event before the interruption it continues after the first message", async () => {
   const { asked } = await followed([stream(HELLO), stream(HELLO + job(8), { isOver: false })], has("jobs"));
   assert.deepEqual(asked.map((one) => one.last), [null, "7"]);
 });
 
-test("a daemon that takes connections and never answers is gone after a while", async (context) => {
+test("a daemon that accepts connections and never answers counts as gone after a while", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const states = [];
   let asked = 0;
@@ -70,7 +70,7 @@ test("a daemon that takes connections and never answers is gone after a while", 
   stream.use("secret");
   for (let turn = 0; turn < 20 && states.at(-1) !== "gone"; turn += 1) {
     context.mock.timers.tick(30_000);
-    // What was refused is heard of before the next moment.
+    // A refusal arrives before the next tick.
     await new Promise((done) => setImmediate(done));
   }
   stream.stop();
@@ -78,13 +78,13 @@ test("a daemon that takes connections and never answers is gone after a while", 
   assert.equal(asked, 4);
 });
 
-test("a reset is handed on, and the stream goes on from there", async () => {
+test("a reset is passed on, and the stream continues from there", async () => {
   const { asked, jobs } = await followed([stream(HELLO + job(8) + 'event: reset\ndata: {"last":50}\n\n'), stream(job(51), { isOver: false })], (told) => has("reset")(told) && told.at(-1).events?.[0].job === 51);
   assert.deepEqual(asked.map((one) => one.last), [null, "50"]);
   assert.deepEqual(jobs, [8, 51]);
 });
 
-test("errors of the daemon are tried again, and in the end it counts as gone", async () => {
+test("after errors the request is repeated, and in the end the daemon counts as gone", async () => {
   const broken = (answer) => answer.writeHead(503).end();
   const isGone = (told) => told.at(-1).connection?.state === "gone";
   const { told } = await followed([broken], isGone);
@@ -92,7 +92,7 @@ test("errors of the daemon are tried again, and in the end it counts as gone", a
   assert.equal(told.at(-1).connection.since, told[0].connection.since, "since it was last well");
 });
 
-test("who is refused does not knock again", async () => {
+test("after a refusal there is no other attempt", async () => {
   const { asked, told } = await followed([(answer) => answer.writeHead(401).end("{}")], (all) => all.at(-1).connection?.state === "refused");
   assert.equal(asked.length, 1);
   assert.equal(told.length, 1);

@@ -1,4 +1,4 @@
-// Numbers and moments in words.
+// Numbers and times as text.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as format from "../../src/dibs/web/core/format.js";
@@ -10,14 +10,14 @@ const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
 const SPANS = [[0, "0 s"], [59.4, "59 s"], [59.6, "1 min"], [61, "1 min"], [3569, "59 min"], [3571, "1h00m"], [4020, "1h07m"], [86369, "23h59m"], [86399, "1d"], [86400, "1d"], [100_000, "1d 4h"], [172_800, "2d"], [-5, "0 s"], [null, ""], [NaN, ""]];
 for (const [seconds, text] of SPANS) test(`a span of ${seconds} s is "${text}"`, () => assert.equal(format.span(seconds), text));
 
-test("a moment is seen from now", () => {
+test("a time is relative to now", () => {
   assert.equal(format.ago(at(-2), NOW), "just now");
   assert.equal(format.ago(at(-300), NOW), "5 min ago");
   assert.equal(format.ago(at(720), NOW), "in 12 min");
   assert.equal(format.ago(null, NOW), "");
 });
 
-test("an expected start has a middle and a range in one unit where it can", () => {
+test("an expected start has a middle and a range, in one unit if possible", () => {
   assert.deepEqual(format.expected({ earliest: at(18 * 60), latest: at(40 * 60) }, NOW), { about: "~29 min", range: "18–40 min" });
   assert.deepEqual(format.expected({ earliest: at(40), latest: at(40) }, NOW), { about: "~40 s", range: "" });
   assert.deepEqual(format.expected({ earliest: at(50), latest: at(600) }, NOW), { about: "~5 min", range: "50 s–10 min" });
@@ -25,7 +25,7 @@ test("an expected start has a middle and a range in one unit where it can", () =
   assert.equal(format.expected(null, NOW), null);
 });
 
-test("an expected start is told with its GPUs, where they are known", () => {
+test("an expected start is shown with its GPUs if known", () => {
   const start = (low, high, gpus) => ({ earliest: at(low), latest: at(high), gpu_indices: gpus });
   assert.equal(format.starts(start(-1, 0, [0]), NOW), "now, on GPU 0");
   assert.equal(format.starts(start(18 * 60, 40 * 60, [3]), NOW), "in ~29 min (18–40 min), on GPU 3");
@@ -34,7 +34,7 @@ test("an expected start is told with its GPUs, where they are known", () => {
   assert.equal(format.starts(null, NOW), "");
 });
 
-test("sizes", () => {
+test("sizes are formatted", () => {
   assert.equal(format.size(0), "0 B");
   assert.equal(format.size(1536 * 1024 ** 2), "1.5 GB");
   assert.equal(format.size(80 * 1024 ** 3), "80 GB");
@@ -44,7 +44,7 @@ test("sizes", () => {
   assert.equal(format.sizeOf(null, 512 * 1024 ** 2), "?/512 MB");
 });
 
-test("counts and nouns", () => {
+test("counts have singular and plural nouns", () => {
   assert.equal(format.count(1234567), "1\u202f234\u202f567");
   assert.equal(format.plural(1, "job"), "1 job");
   assert.equal(format.plural(0, "job"), "0 jobs");
@@ -64,7 +64,7 @@ const LOGS = [
 ];
 for (const [log, line] of LOGS) test(`the telling line of ${JSON.stringify(log).slice(0, 40)}`, () => assert.equal(format.lastLine(log), line));
 
-test("how a job ended", () => {
+test("the end of a job is described", () => {
   assert.equal(format.ending({ exit_code: 1, signal: null, cause: "exit" }), "exit 1");
   assert.equal(format.ending({ exit_code: null, signal: 9, cause: "signal" }), "signal 9");
   assert.equal(format.ending({ exit_code: null, signal: null, cause: "lost" }), "lost");

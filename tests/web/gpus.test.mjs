@@ -1,4 +1,4 @@
-// What the pages about GPUs say and draw.
+// Texts and charts of the pages about GPUs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -8,18 +8,18 @@ const GIB = 1024 ** 3;
 const at = (minute, second = 0) => new Date(Date.UTC(2026, 0, 1, 0, minute, second)).toISOString();
 const row = (moment, memory, use = 50) => [moment, memory, use, 200, 60];
 
-test("a day: minutes first, then every look, in percent of the card", () => {
+test("a day: minutes first, then single readings, in percent of the card", () => {
   const day = gpuFacts.dayOf({ id: "a", minutes: [row(at(0), 8 * GIB), row(at(1), 8 * GIB), row(at(2), 8 * GIB)], recent: [row(at(1, 30), 40 * GIB), row(at(1, 35), 40 * GIB)] }, 80 * GIB);
   assert.deepEqual(day.memory, [10, 10, 50, 50]);
   assert.equal(day.at.length, 4);
 });
 
-test("a day: where nobody looked the line is broken", () => {
+test("a day: without readings the line has a gap", () => {
   const day = gpuFacts.dayOf({ id: "a", minutes: [row(at(0), GIB), row(at(30), GIB)], recent: [] }, GIB);
   assert.deepEqual(day.use, [50, null, 50]);
 });
 
-test("a day: unknown stays unknown, and no history is no points", () => {
+test("a day: unknown values stay unknown, and without history there are no points", () => {
   assert.deepEqual(gpuFacts.dayOf({ id: "a", minutes: [[at(0), null, null, null, null]], recent: [] }, GIB).memory, [null]);
   assert.deepEqual(gpuFacts.dayOf(undefined, GIB).at, []);
 });
@@ -36,7 +36,7 @@ for (const [what, gpu, said] of [
   test(`a GPU that is ${what}`, () => assert.equal(gpuFacts.statusText(gpu, Date.parse(at(10))), said));
 }
 
-test("processes are told with what is known of them", () => {
+test("processes are shown with the known facts", () => {
   assert.equal(gpuFacts.processText({ pid: 7, user: "root", name: "python", memory: 2 * GIB }), "root: python (pid 7, 2 GB)");
   assert.equal(gpuFacts.processText({ pid: 7, user: null, name: null, memory: null }), "a process (pid 7)");
 });

@@ -1,11 +1,11 @@
-// What the submit dialog makes of what is typed.
+// How the submit dialog turns its fields into a request.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as drafts from "../../src/dibs/web/core/job-drafts.js";
 
 const told = (more) => ({ ...drafts.EMPTY, ...more });
 
-test("placeholders are found once, and braces of the shell are left alone", () => {
+test("placeholders are listed once, and shell braces are ignored", () => {
   assert.deepEqual(drafts.placeholders("x {lr} ${HOME} {bs} {lr} {{no}} {index} awk '{print $1}'"), ["lr", "bs"]);
 });
 
@@ -13,7 +13,7 @@ const TIMES = [["90m", 5400], ["2h", 7200], ["1d12h", 129_600], ["1.5h", 5400], 
 for (const [text, seconds] of TIMES) test(`${text} is ${seconds} s`, () => assert.equal(drafts.seconds(text), seconds));
 for (const text of ["2", "h", "2h1d", "x", "-2h"]) test(`"${text}" is no time`, () => assert.throws(() => drafts.seconds(text), /expected a time/));
 
-test("only what is said is sent", () => {
+test("only filled fields are sent", () => {
   assert.deepEqual(drafts.defaults(told({})), { gpus: 1 });
   const all = told({ gpus: "0", cwd: " /x ", env: "A=1\n\nB=x=y", after: "7", priority: "10", time: "2h" });
   assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
@@ -21,7 +21,7 @@ test("only what is said is sent", () => {
   assert.throws(() => drafts.defaults(told({ env: "A" })), /NAME=VALUE/);
 });
 
-test("a sweep is the product of its values, the last fastest", () => {
+test("a sweep is the product of its values, the last one varies fastest", () => {
   const sweep = told({ command: "t --lr {lr} --o {o} --n {index}", values: { lr: "0.1, 1e-3", o: "sgd,a b" } });
   assert.equal(drafts.countOf(sweep), 4);
   assert.deepEqual(drafts.points(sweep).map((one) => one.command), ["t --lr 0.1 --o sgd --n 0", "t --lr 0.1 --o 'a b' --n 1", "t --lr 1e-3 --o sgd --n 2", "t --lr 1e-3 --o 'a b' --n 3"]);
@@ -29,7 +29,7 @@ test("a sweep is the product of its values, the last fastest", () => {
   assert.equal(drafts.countOf(told({ command: "{a} {b}", values: { a: "1" } })), 0);
 });
 
-test("a value never leaves its word", () => {
+test("a value stays one shell word", () => {
   assert.equal(drafts.filled("echo {x}", { x: "$(rm -rf /); 'q'" }, 0), "echo '$(rm -rf /); '\\''q'\\'''");
   assert.equal(drafts.filled('echo "{x}"', { x: "a-b" }, 0), 'echo "a-b"');
   assert.throws(() => drafts.filled('echo "{x}"', { x: "a b" }, 0), /take the quotes/);

@@ -1,15 +1,15 @@
-// What the page of one job says in words.
+// Texts of the page of one job.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { draftOf, eventWords, limit, lowUse, samples } from "../../src/dibs/web/pages/job/job-text.js";
 import { seconds } from "../../src/dibs/web/core/job-drafts.js";
 
-test("a time limit is written as the dialog reads it", () => {
+test("a time limit is written in the format of the dialog", () => {
   assert.equal(limit(null), "");
   for (const length of [1, 59, 60, 5400, 86_400, 90_061]) assert.equal(seconds(limit(length)), length);
 });
 
-test("a retry with changes begins with all that was asked, but for what was masked", () => {
+test("a retry with changes starts with all options but masked values", () => {
   const job = {
     command: "python train.py", gpus: 2, name: "vit", cwd: "/data", env: { LR: "1", API_KEY: "***" }, after: [{ id: 3, when: "done" }, { id: 4, when: "end" }],
     priority: 10, time_limit_s: 7200,
@@ -19,7 +19,7 @@ test("a retry with changes begins with all that was asked, but for what was mask
 
 const minutes = (count) => Array.from({ length: count }, (_, i) => 60 * i);
 
-test("a GPU that is hardly used for long is said, a short while is not", () => {
+test("a GPU hardly used for long is reported, a short while is not", () => {
   assert.equal(lowUse(minutes(20), minutes(20).map(() => 3)), null);
   assert.equal(lowUse(minutes(46), minutes(46).map(() => 3)), "has been under 20 % for 45 min now");
   assert.equal(lowUse(minutes(60), minutes(60).map((_, i) => (i < 40 ? 3 : 90))), "was under 20 % for 39 min");
@@ -27,7 +27,7 @@ test("a GPU that is hardly used for long is said, a short while is not", () => {
   assert.equal(lowUse([], []), null);
 });
 
-test("looks of the last hour take the place of the means of its minutes", () => {
+test("readings of the last hour replace the means of its minutes", () => {
   const at = (second) => new Date(second * 1000).toISOString();
   const gb = 1024 ** 3;
   const history = { recent: [[at(600), 5 * gb, 50, 1, 1], [at(610), 6 * gb, 60, 1, 1]], minutes: [[at(0), gb, 10, 1, 1], [at(300), null, 20, 1, 1], [at(600), 9, 90, 1, 1]] };
@@ -36,7 +36,7 @@ test("looks of the last hour take the place of the means of its minutes", () => 
   assert.deepEqual(samples({ recent: [], minutes: [] }, 0, 1).xs, []);
 });
 
-test("an event without a word of its own keeps its name", () => {
+test("an event without a text keeps its name", () => {
   assert.equal(eventWords("Submitted"), "submitted");
   assert.equal(eventWords("Unheard"), "Unheard");
 });

@@ -1,4 +1,4 @@
-// Long lists: which rows are seen, which jobs they are, which are asked for and which are selected.
+// Long lists: visible rows, their jobs, what is requested, and the selection.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as rowWindow from "../../src/dibs/web/components/row-window.js";
@@ -15,7 +15,7 @@ for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) 
     assert.ok(rowWindow.height(list) <= rowWindow.TALLEST);
     assert.equal(rowWindow.view(list, 0).first, 0);
     assert.equal(rowWindow.view(list, far).end, count);
-    // Also past both ends, where phones bounce.
+    // Also past both ends, where phones overscroll.
     assert.equal(rowWindow.view(list, -50).first, 0);
     assert.equal(rowWindow.view(list, far + 50).end, count);
     for (let step = 0; step <= 20; step += 1) {
@@ -24,14 +24,14 @@ for (const count of [0, 1, 10, 1000, 400_000, 500_001, 3_000_000, 100_000_000]) 
       const top = rowWindow.topRow(list, scrollTop);
       assert.ok(seen.first <= top && (count === 0 || top <= seen.end));
       assert.ok(seen.end - seen.first <= 26 + 7);
-      // The row at the top stands where the screen begins.
+      // The first row is at the top of the screen.
       assert.ok(Math.abs(seen.top + (top - seen.first) * 24 - scrollTop) < 0.01);
       assert.ok(Math.abs(rowWindow.scrollFor(list, top) - scrollTop) < 0.01);
     }
   });
 }
 
-test("a row is brought into view, and not moved when it is there", () => {
+test("a row is scrolled into view, and not if it is visible", () => {
   for (const count of [1000, 5_000_000]) {
     const list = { count, row: 20, viewport: 200 };
     assert.equal(rowWindow.reveal(list, 0, 5), 0);
@@ -63,13 +63,13 @@ test("ranges are read in the order of the list", () => {
   assert.throws(() => Ranges.parse("1-x", true), /expected ids/);
 });
 
-test("a million ids cost one run", () => {
+test("a million consecutive ids are stored as one run", () => {
   const list = Ranges.parse("1-1000000", true);
   assert.equal(list.runs.length, 1);
   assert.deepEqual([list.length, list.at(0), list.at(999_999), list.indexOf(17)], [1_000_000, 1_000_000, 1, 999_983]);
 });
 
-test("all but some are said in runs", () => {
+test("all but some ids are written as runs", () => {
   assert.equal(Ranges.parse("8-10,5,1-2", true).without([9, 1]), "2,5,8,10");
   assert.equal(Ranges.parse("1-100", false).without([]), "1-100");
   assert.equal(Ranges.parse("1-100", false).without([1, 100, 50, 999]), "2-49,51-99");
@@ -78,7 +78,7 @@ test("all but some are said in runs", () => {
   assert.equal(compact([3, 1, 2, 7, 7]), "1-3,7");
 });
 
-test("ids in any order know their places", () => {
+test("positions of ids in any order are found", () => {
   const list = new Listed([9, 3, 4]);
   assert.deepEqual([list.at(0), list.indexOf(4), list.indexOf(7), list.length], [9, 2, -1, 3]);
 });
@@ -95,14 +95,14 @@ const TEXTS = [
 ];
 
 for (const [text, filter] of TEXTS) {
-  test(`the filter ${text} survives text and address`, () => {
+  test(`the filter ${text} survives a round trip through text and address`, () => {
     assert.deepEqual(filters.parse(text), { filter, problem: null });
     assert.deepEqual(filters.parse(filters.write(filter)).filter, filter);
     assert.deepEqual(filters.fromQuery(new URLSearchParams(filters.toQuery(filter))), filter);
   });
 }
 
-test("what no filter is called is said", () => {
+test("an unknown filter is reported", () => {
   assert.match(filters.parse("colour:red").problem, /there is no filter colour:/);
   assert.match(filters.parse("state:fai").problem, /there is no state fai;/);
   assert.equal(filters.parse("state:bad,queued").problem, null);
@@ -110,7 +110,7 @@ test("what no filter is called is said", () => {
   assert.deepEqual(filters.parse("state:").filter, {});
 });
 
-test("an address with other words is no filter", () => {
+test("other parameters of an address are no filter", () => {
   assert.deepEqual(filters.fromQuery(new URLSearchParams("sort=-id&state=failed&tab=log&name=")), { state: "failed" });
 });
 
@@ -132,7 +132,7 @@ test("rows are selected one by one, in ranges, and all but some", () => {
   assert.equal(selection.extend(selection.NONE, 77, list), selection.NONE);
 });
 
-test("jobs that are not in the list yet are counted, also between others", () => {
+test("jobs missing from the list are counted, also between others", () => {
   const shown = Ranges.parse("8-10,5,1-2", true);
   assert.equal(newcomers(Ranges.parse("8-12,4-5,1", true), shown), 3);
   assert.equal(newcomers(shown, shown), 0);
@@ -142,7 +142,7 @@ test("jobs that are not in the list yet are counted, also between others", () =>
   assert.equal(newcomers(new Listed([10, 11]), shown), 1);
 });
 
-test("a line of CSV quotes what would tear it", () => {
+test("a line of CSV is quoted where needed", () => {
   const job = { id: 7, name: 'a "b", c', state: "failed", exit_code: 1, gpu_indices: [0, 1], tags: [], report: { loss: 0.5 }, command: "x\ny" };
   const line = csv([job]);
   assert.ok(line.startsWith('7,"a ""b"", c",,failed,,1,,,"[0,1]"'));
@@ -150,7 +150,7 @@ test("a line of CSV quotes what would tear it", () => {
   assert.ok(line.endsWith('"x\ny"\r\n'));
 });
 
-test("rows on the screen are asked for when they are missing, and again when something happened", () => {
+test("visible rows are requested when missing, and again after a change", () => {
   const rows = new Rows(() => {});
   rows.freshenedAt = -1e9;
   rows.put([{ id: 1, state: "queued" }, { id: 2, state: "queued" }]);
@@ -160,7 +160,7 @@ test("rows on the screen are asked for when they are missing, and again when som
   assert.equal(rows.get(2).state, "running");
   assert.equal(rows.get(9), undefined);
   assert.deepEqual(rows.due(), { ids: [3, 2], wait: 0 });
-  // Not more often than once a second, however much happens.
+  // At most once a second, however many changes there are.
   rows.freshenedAt = performance.now() + 1e6;
   assert.deepEqual(rows.due(), { ids: [3], wait: 0 });
   rows.gone.add(3);

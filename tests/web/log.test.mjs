@@ -1,4 +1,4 @@
-// What a line of output looks like, and the lines of a log of any size.
+// How a line of output is rendered, and the lines of a log of any size.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PLAIN, plain, spans } from "../../src/dibs/web/pages/job/log/ansi.js";
@@ -44,9 +44,9 @@ for (const [line, expected] of STYLES) {
 }
 
 const SHOWN = [
-  // tqdm: what it wrote last.
+  // tqdm: its last output.
   ["\r  0%|          |\r 50%|#####     |\r100%|##########|", "100%|##########|"],
-  // A terminal leaves what is not overwritten.
+  // A terminal keeps what is not overwritten.
   ["Downloading\rdone", "doneloading"],
   ["Downloading\r\x1b[Kdone", "done"],
   ["Downloading\x1b[2K\rdone", "done"],
@@ -56,7 +56,7 @@ const SHOWN = [
   ["a\tb", "a       b"],
   ["12345678\tb", "12345678        b"],
   ["abc\x1b[2Gx", "axc"],
-  // Sequences that are no business of ours.
+  // Sequences that are ignored.
   ["\x1b]0;title\x07text", "text"],
   ["\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"],
   ["\x1b[2J\x1b[10;10Hhome", "home"],
@@ -66,7 +66,7 @@ const SHOWN = [
   ["cut \x1b[3", "cut 3"],
   ["cut \x1b", "cut "],
   ["\x1b]0;never ended", ""],
-  // Signs for what would do something.
+  // Symbols for control characters.
   ["bell\x07null\x00del\x7f", "bell␇null␀del␡"],
   ["turned \u202eback\u202c", "turned \ufffdback\ufffd"],
   ["a\u2028b", "a\ufffdb"],
@@ -79,12 +79,12 @@ for (const [line, expected] of SHOWN) {
   test(`shown of ${JSON.stringify(line)}`, () => assert.equal(plain(line), expected));
 }
 
-test("a line that goes to the right for ever is cut", () => {
+test("an endless line is truncated", () => {
   assert.ok(plain(`${"x".repeat(200_000)}\t`).length <= 65_536);
   assert.equal(plain("\x1b[999999999Gx"), "");
 });
 
-test("every colour can be read in both themes", () => {
+test("every colour is readable in both themes", () => {
   for (const theme of [LIGHT, DARK]) {
     for (let n = 0; n < 256; n += 1) {
       for (const parameters of [`38;5;${n}`, `48;5;${n}`, `7;38;5;${n}`, `31;48;5;${n}`, `38;5;${n};48;5;${255 - n}`]) {
@@ -96,7 +96,7 @@ test("every colour can be read in both themes", () => {
   }
 });
 
-test("a plain text has the page's own colours, and a colour has one for each theme", () => {
+test("plain text has the colours of the page, and each colour one value per theme", () => {
   assert.deepEqual(paint(PLAIN), { color: null, background: null });
   const { color, background } = paint({ ...PLAIN, fg: 1 });
   assert.match(color, /^light-dark\(rgb\(\d+ \d+ \d+\), rgb\(\d+ \d+ \d+\)\)$/);
@@ -113,7 +113,7 @@ function split(bytes, piece, longest) {
   return rest === null ? lines : [...lines, rest];
 }
 
-test("no border of two reads tears a letter or a line", () => {
+test("no boundary of two reads splits a character or a line", () => {
   const text = "één\n漢字🎉\r\n\n\nlast without feed";
   const bytes = encoder.encode(text);
   const whole = split(bytes, bytes.length);
@@ -126,7 +126,7 @@ test("bytes that are no UTF-8 are shown as such", () => {
   assert.equal(split(Uint8Array.of(0x61, 0xff, 0x62, 0x0a), 9)[0].text, "a\ufffdb");
 });
 
-test("of a line that is too long the end is kept, from a whole letter on", () => {
+test("the end of a line that is too long is kept, from a whole character on", () => {
   const bytes = encoder.encode(`${"é".repeat(50)}\nshort\n`);
   for (const piece of [1, 3, 7, 1000]) {
     const [long, short] = split(bytes, piece, 21);
@@ -158,7 +158,7 @@ function file(text, { every = 10, work = 300 } = {}) {
       return { size: source.bytes.length };
     },
     async index(from, line) {
-      // In pieces of so many bytes, which may end within a line.
+      // In pieces of a fixed size, which may end within a line.
       const { bytes } = source;
       const end = Math.min(bytes.length, from + work);
       const offsets = from === 0 && bytes.length ? [0] : [];
@@ -183,7 +183,7 @@ async function textOf(log, row) {
   return log.line(row)?.text;
 }
 
-test("a short log is there at once, with numbers", async () => {
+test("a short log is shown at once, with line numbers", async () => {
   const log = new Log(file(lines(0, 25)));
   await log.open();
   assert.equal(log.count, 25);
@@ -192,7 +192,7 @@ test("a short log is there at once, with numbers", async () => {
   assert.equal(log.line(25), undefined);
 });
 
-test("an empty log has no lines, and grows", async () => {
+test("an empty log has no lines and can grow", async () => {
   const source = file("");
   const log = new Log(source);
   await log.open();
@@ -224,7 +224,7 @@ for (const count of [1, 999, 1000, 1001, 1009, 1010, 2345, 5000]) {
   });
 }
 
-test("a log that grows far keeps few lines and all numbers", async () => {
+test("a log that grows much keeps few lines and all numbers", async () => {
   const source = file(lines(0, 3000));
   const log = new Log(source);
   await log.open();
@@ -238,7 +238,7 @@ test("a log that grows far keeps few lines and all numbers", async () => {
   for (const row of [0, 2999, 3000, 5555, 8999, 11_999]) assert.equal(await textOf(log, row), `line ${row}`);
 });
 
-test("it may grow while its lines are still being counted", async () => {
+test("a log may grow while its lines are being counted", async () => {
   const source = file(lines(0, 4000), { work: 5000 });
   const log = new Log(source);
   await log.open();
@@ -258,7 +258,7 @@ test("it may grow while its lines are still being counted", async () => {
   for (const row of [0, 1234, 3999, 4000]) assert.equal(await textOf(log, row), `line ${row}`);
 });
 
-test("a file that became shorter is read anew", async () => {
+test("a truncated file is read again", async () => {
   const source = file(lines(0, 3000));
   const log = new Log(source);
   await log.open();
@@ -268,7 +268,7 @@ test("a file that became shorter is read anew", async () => {
   assert.deepEqual([log.count, log.line(6).text], [7, "other 6"]);
 });
 
-test("blocks are fetched once and forgotten when too many", async () => {
+test("blocks are fetched once and evicted when there are too many", async () => {
   const source = file(lines(0, 5000));
   const log = new Log(source);
   await log.open();
@@ -281,7 +281,7 @@ test("blocks are fetched once and forgotten when too many", async () => {
   assert.ok(log.blocks.size <= 16);
 });
 
-test("lines that cannot be read are said, and not asked for again at once", async (context) => {
+test("unreadable lines are reported, and not requested again at once", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const source = file(lines(0, 5000));
   const told = [];
@@ -305,7 +305,7 @@ test("lines that cannot be read are said, and not asked for again at once", asyn
   assert.equal(await textOf(log, 5), "line 5");
 });
 
-test("the first traceback is known, also when it comes while following", async () => {
+test("the first traceback is found, even while following", async () => {
   const source = file(`${lines(0, 1500)}Traceback (most recent call last):\n${lines(0, 1500)}`);
   const log = new Log(source);
   await log.open();
@@ -321,7 +321,7 @@ test("the first traceback is known, also when it comes while following", async (
 
 const found = (offsets, next) => ({ matches: offsets.map((offset) => ({ offset, line: null, text: "" })), next });
 
-test("what was found is stepped through, round the end", () => {
+test("stepping through matches wraps around", () => {
   let state = finds.add(finds.NOTHING, found([10, 20], 100));
   assert.equal(finds.label(finds.NOTHING), "searching…");
   state = finds.from(state, 15);
@@ -335,7 +335,7 @@ test("what was found is stepped through, round the end", () => {
   assert.equal(finds.label(finds.add(finds.NOTHING, found([], null))), "nothing found");
 });
 
-test("more than can be kept is said by a plus", () => {
+test("more matches than are kept are shown by a plus", () => {
   const many = Array.from({ length: finds.MOST }, (_, i) => i);
   const state = finds.add(finds.add(finds.NOTHING, found(many, 5)), found([1], 9));
   assert.equal(state.matches.length, finds.MOST);
@@ -343,21 +343,21 @@ test("more than can be kept is said by a plus", () => {
   assert.match(finds.label(state), /\+$/);
 });
 
-test("what was found is cut out of the spans it stands in", () => {
+test("a match is cut out of its spans", () => {
   const [a, b] = [{ ...PLAIN, fg: 1 }, PLAIN];
   const cut = finds.marked([{ text: "lo", style: a }, { text: "ss 1 loss", style: b }], [[0, 4], [7, 11]]);
   assert.deepEqual(cut.map(({ text, style, isFound }) => [text, style.fg, isFound]), [["lo", 1, true], ["ss", null, true], [" 1 ", null, false], ["loss", null, true]]);
   assert.deepEqual(finds.marked([{ text: "x", style: b }], []), [{ text: "x", style: b, isFound: false }]);
 });
 
-test("a link to lines is read and written", () => {
+test("a link to lines is parsed and written", () => {
   assert.deepEqual(finds.linesOf("#L12"), [12, 12]);
   assert.deepEqual(finds.linesOf("#L20-L12"), [12, 20]);
   for (const other of ["", "#", "#L", "#Lx", "#code=1", "#L1-"]) assert.equal(finds.linesOf(other), null);
   assert.deepEqual([finds.fragmentOf(7), finds.fragmentOf(9, 7)], ["#L7", "#L7-L9"]);
 });
 
-test("a log that runs far ahead is read at its end, and numbered on from where it was known", async () => {
+test("a log that grows fast is read at its end, with continued line numbers", async () => {
   const source = file(lines(0, 4000), { work: 100_000 });
   const log = new Log(source);
   await log.open();
@@ -369,7 +369,7 @@ test("a log that runs far ahead is read at its end, and numbered on from where i
   for (const row of [17, 3999, 5003, 6999]) assert.equal(await textOf(log, row), `line ${row}`);
 });
 
-test("a text is marked wherever it stands", () => {
+test("every occurrence of a text is marked", () => {
   assert.deepEqual(finds.marks("Loss loss", "loss", false), [[0, 4], [5, 9]]);
   assert.deepEqual(finds.marks("Loss loss", "loss", true), [[5, 9]]);
   assert.deepEqual(finds.marks("aaa", "aa", false), [[0, 2]]);

@@ -1,4 +1,4 @@
-// The overview's arithmetic: lanes of the timeline, the line of facts, cards, moves in the line.
+// Calculations of the overview: lanes of the timeline, the summary, GPU cards, moves in the queue.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../src/dibs/web/core/facts.js";
@@ -11,13 +11,13 @@ const gpu = (more) => ({ state: "leased", holders: [], fault: null, drained: nul
 const bar = (job, gpus, from, to, more = {}) => ({ job, name: `j${job}`, attempt: 1, gpu_ids: gpus, from: at(from), to: to === null ? null : at(to), state: "done", is_plan: false, expected_end: null, ...more });
 const TIMELINE = { now: at(0), lanes: [{ gpu_id: "A", index: 0, name: "" }, { gpu_id: "B", index: 1, name: "" }], bars: [bar(1, ["A"], -3000, -1000), bar(2, ["A", "B"], -900, null), bar(3, ["B", "gone"], 900, 1800)] };
 
-test("a bar lies in each of its lanes, and what goes on ends now", () => {
+test("a bar is in each of its lanes, and a running job ends now", () => {
   const all = lanes.pieces(TIMELINE, NOW);
   assert.deepEqual(all.map((one) => [one.bar.job, one.lane]), [[1, 0], [2, 0], [2, 1], [3, 1]]);
   assert.equal(all[1].to, NOW);
 });
 
-test("what goes on is drawn until its expected end, from now on as what is expected", () => {
+test("a running job is drawn to its expected end, after now as expected", () => {
   const [one] = lanes.pieces({ ...TIMELINE, bars: [bar(2, ["A"], -900, null, { state: "running", expected_end: at(600) })] }, NOW);
   assert.deepEqual([one.from, one.to, one.until], [NOW - 900_000, NOW, NOW + 600_000]);
   assert.deepEqual(lanes.parts(one).map((part) => [part.from, part.to, part.fill, part.edge]), [[one.from, NOW, "run", ""], [NOW, one.until, "run-soft", "run"]]);
@@ -27,13 +27,13 @@ test("what goes on is drawn until its expected end, from now on as what is expec
   assert.equal(lanes.under([one], view, 862, x(700), lanes.TOP + 10), null);
 });
 
-test("what ended, what goes on for an unknown time and what overran has no expected part; a plan is nothing else", () => {
+test("finished, open-ended and overdue jobs have no expected part; planned jobs have only that", () => {
   const bars = [bar(1, ["A"], -900, -300), bar(2, ["A"], -300, null, { state: "running" }), bar(3, ["A"], -300, null, { state: "running", expected_end: at(-5) }), bar(4, ["A"], 900, 1800, { state: "queued", is_plan: true })];
   const drawn = lanes.pieces({ ...TIMELINE, bars }, NOW).map((one) => lanes.parts(one).map((part) => part.fill));
   assert.deepEqual(drawn, [["done-soft"], ["run"], ["run"], ["wait-soft"]]);
 });
 
-test("the pointer finds what is drawn there, and nothing beside it", () => {
+test("the pointer finds the bar under it and no other", () => {
   const all = lanes.pieces(TIMELINE, NOW);
   const view = { from: NOW - 4000_000, to: NOW + 4000_000 };
   const width = 862;
@@ -46,7 +46,7 @@ test("the pointer finds what is drawn there, and nothing beside it", () => {
   assert.ok(Math.abs(lanes.momentAt(view, width, x(-2000)) - (NOW - 2000_000)) < 1);
 });
 
-test("zooming keeps the moment under the pointer, within bounds", () => {
+test("zooming keeps the time under the pointer, within bounds", () => {
   let view = lanes.viewOf("6h", NOW);
   const pointed = NOW - 3600_000;
   const part = (pointed - view.from) / (view.to - view.from);
@@ -59,7 +59,7 @@ test("zooming keeps the moment under the pointer, within bounds", () => {
   assert.equal(Math.round((view.to - view.from) / 86_400_000), 28);
 });
 
-test("an unknown range is the usual one", () => assert.deepEqual(lanes.viewOf("x", NOW), lanes.viewOf("6h", NOW)));
+test("an unknown range is the default", () => assert.deepEqual(lanes.viewOf("x", NOW), lanes.viewOf("6h", NOW)));
 
 for (const [name] of Object.entries(lanes.RANGES)) {
   for (const width of [320, 900, 1700]) {
@@ -74,7 +74,7 @@ for (const [name] of Object.entries(lanes.RANGES)) {
   }
 }
 
-test("the first line says what is free, or when", () => {
+test("the summary says what is free, or when", () => {
   const line = [{ id: 1, gpus: 0, expected_start: range(10, 20) }, { id: 2, gpus: 1, expected_start: range(600, 840) }];
   assert.equal(facts.nextFree([gpu({ state: "free" }), gpu()], line, [], NOW), "1 of 2 GPUs free");
   assert.equal(facts.nextFree([gpu()], line, [], NOW), "GPU free in ~12 min");
@@ -86,14 +86,14 @@ test("the first line says what is free, or when", () => {
   assert.equal(facts.nextStart([{ expected_start: null }], NOW), null);
 });
 
-test("failures of six hours are counted, with a plus when there may be more", () => {
+test("failures of six hours are counted, with a plus if there may be more", () => {
   const jobs = [{ finished_at: at(-60) }, { finished_at: at(-5 * 3600) }, { finished_at: at(-7 * 3600) }];
   assert.deepEqual(facts.failedLately(jobs, true, NOW), { count: 2, text: "2" });
   assert.deepEqual(facts.failedLately(jobs.slice(0, 2), true, NOW), { count: 2, text: "2+" });
   assert.deepEqual(facts.failedLately([], false, NOW), { count: 0, text: "0" });
 });
 
-test("who has a GPU, the worst first; only jobs of our own queue have a link", () => {
+test("users of a GPU are shown, the worst first; only jobs of our queue have a link", () => {
   const said = (more) => facts.holder(gpu(more), "me");
   assert.deepEqual(said({ fault: "ECC", holders: [{ job: "3", user: "me" }] }), { text: "ECC", job: null, kind: "bad" });
   assert.deepEqual(said({ holders: [{ job: "3", user: "me" }, { job: "4", user: "me" }] }), { text: "and 1 more", job: 3, kind: "" });
@@ -107,20 +107,20 @@ test("who has a GPU, the worst first; only jobs of our own queue have a link", (
   assert.equal(said({ state: "free" }).text, "free");
 });
 
-test("a sparkline has holes where nobody looked", () => {
+test("a sparkline has gaps without readings", () => {
   const samples = [[at(-900), 1, 5], [at(-600), 1, 10], [at(-590), 1, 20], [at(-100), 1, 150], [at(0), 1, null]];
   const points = facts.sparkline(samples, NOW, 600_000);
   assert.deepEqual(points.map((one) => one && one[1]), [0.1, 0.2, null, 1]);
   assert.equal(points[0]?.[0], 0);
 });
 
-test("minutes stand in for the time before the first look", () => {
+test("minutes are used for the time before the first reading", () => {
   const minutes = [[at(-180), 1], [at(-120), 2], [at(-60), 3]];
   assert.deepEqual(facts.joined(minutes, [[at(-100), 4], [at(-90), 5]]).map((one) => one[1]), [1, 2, 4, 5]);
   assert.deepEqual(facts.joined(minutes, []).map((one) => one[1]), [1, 2, 3]);
 });
 
-test("a move and what undoes it", () => {
+test("a move can be undone", () => {
   const line = [{ id: 5, priority: 10 }, { id: 6, priority: 0 }, { id: 7, priority: 0 }, { id: 8, priority: 0 }];
   assert.deepEqual(facts.moveTo(line, 3, 1), { to: "before", other: 6 });
   assert.deepEqual(facts.moveTo(line, 1, 3), { to: "after", other: 8 });
@@ -131,4 +131,4 @@ test("a move and what undoes it", () => {
   assert.deepEqual(facts.placeOf(line, 0), { to: "last" });
 });
 
-test("cards are called by their name alone", () => assert.equal(facts.shortName("NVIDIA GeForce RTX 4090"), "RTX 4090"));
+test("GPU names are shortened", () => assert.equal(facts.shortName("NVIDIA GeForce RTX 4090"), "RTX 4090"));

@@ -1,4 +1,4 @@
-"""GPUPeasy's page in a real browser: its forms are let in, its policy refuses nothing of its own, names stay text."""
+"""GPUPeasy's page in a real browser: its forms are accepted, its policy blocks nothing of its own, names stay text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def peasy(tmp_path: Path) -> Iterator[Peasy]:
     bench.close()
 
 
-def test_a_job_is_added_held_let_go_and_read(peasy: Peasy, visits: Visits) -> None:
+def test_a_job_is_added_held_released_and_read(peasy: Peasy, visits: Visits) -> None:
     page = visits.context().new_page()
     home = f"http://127.0.0.1:{peasy.page.port}/"
     page.goto(home)
@@ -36,7 +36,7 @@ def test_a_job_is_added_held_let_go_and_read(peasy: Peasy, visits: Visits) -> No
         page.get_by_role("button", name="add").click()
         expect(page.get_by_role("status")).to_have_text("Job added successfully")
     running, waiting = page.locator("#deviceutilization"), page.locator("#scheduledjobs")
-    # Without a reload: the script of the page is let in too.
+    # Without a reload: the script of the page is allowed too.
     expect(running).to_contain_text("running")
     expect(running).to_contain_text(EVIL)
     waiting.get_by_role("button", name="hold").click()

@@ -39,7 +39,7 @@ def test_a_drain_is_undone(queue: Bench, page_at: PageAt) -> None:
     assert wait_for(lambda: 2 in queue.free_devices())
 
 
-def test_who_is_on_a_gpu_is_shown_with_a_way_to_the_job(queue: Bench, page_at: PageAt) -> None:
+def test_the_holder_of_a_gpu_is_shown_with_a_link_to_the_job(queue: Bench, page_at: PageAt) -> None:
     job = queue.long_job(gpus=1, gpu_ids=["1"])
     page = page_at("/gpus")
     expect(row_of(page, 1).get_by_role("link", name=f"#{job}")).to_be_visible()
@@ -56,7 +56,7 @@ def test_settings_and_the_doctor_are_shown(queue: Bench, page_at: PageAt) -> Non
     assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
 
 
-#: A browser whose notices are kept to be looked at, and whose tab can be told that nobody sees it.
+#: A browser whose notifications are recorded, and whose tab can be marked as hidden.
 NOTICED = """() => {
   window.told = [];
   window.Notification = class {
@@ -71,7 +71,7 @@ NOTICED = """() => {
 }"""
 
 
-def test_the_browser_tells_of_ends_when_somebody_switched_that_on(queue: Bench, visits: Visits) -> None:
+def test_the_browser_shows_notifications_if_enabled(queue: Bench, visits: Visits) -> None:
     context = visits.context()
     context.add_init_script(f"({NOTICED})()")
     page = visits.enter(link_to(queue), "/settings", context)
@@ -99,7 +99,7 @@ def test_the_browser_tells_of_ends_when_somebody_switched_that_on(queue: Bench, 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("path", "table"), [("/gpus", "GPUs"), ("/gpu/0", "Jobs on GPU 0"), ("/settings", "Settings")])
-def test_everybody_can_use_it(queue: Bench, page_at: PageAt, path: str, table: str, scheme: str) -> None:
+def test_the_pages_are_accessible(queue: Bench, page_at: PageAt, path: str, table: str, scheme: str) -> None:
     page = page_at(path, color_scheme=scheme)
     expect(page.get_by_role("table", name=table, exact=True)).to_be_visible()
     assert complaints(page) == []

@@ -1,4 +1,4 @@
-"""One job in a browser: its log while it grows and at any size, finding, links to lines, and what can be done to it."""
+"""One job in a browser: its log while it grows and at any size, search, links to lines, and actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shown(job_id: int, query: str = "") -> str:
     return f"/job/{job_id}{query}"
 
 
-def test_a_live_log_is_followed_and_pauses_when_one_scrolls_up(queue: Bench, page_at: PageAt) -> None:
+def test_a_live_log_is_followed_and_pauses_on_scrolling_up(queue: Bench, page_at: PageAt) -> None:
     more, gate = queue.folder / "more", queue.folder / "end"
     until = "while [ ! -e %s ]; do sleep 0.05; done"
     job_id = queue.add(f"seq 1 300; {until % more}; seq 301 310; {until % gate}", gpus=0)
@@ -54,7 +54,7 @@ def long_log(queue: Bench) -> int:
     return job_id
 
 
-def test_a_long_log_is_there_at_once_and_found_in_as_a_whole(long_log: int, page_at: PageAt) -> None:
+def test_a_long_log_is_shown_at_once_and_searched_completely(long_log: int, page_at: PageAt) -> None:
     page = page_at(shown(long_log))
     expect(page.get_by_text("step 200000")).to_be_in_viewport()
     expect(page.get_by_text(re.compile(r"^200.001 lines$"))).to_be_visible()
@@ -62,7 +62,7 @@ def test_a_long_log_is_there_at_once_and_found_in_as_a_whole(long_log: int, page
     page.keyboard.press("f")
     page.keyboard.type("step 1234")
     expect(page.get_by_text("1/111", exact=True)).to_be_visible()
-    # All lines are kept around what was found.
+    # All lines around the match are kept.
     expect(line(page, 1234)).to_be_in_viewport()
     expect(line(page, 1235)).to_be_in_viewport()
     page.keyboard.press("Shift+Enter")
@@ -78,7 +78,7 @@ def test_a_long_log_is_there_at_once_and_found_in_as_a_whole(long_log: int, page
     expect(line(page, LINES + 1)).to_be_in_viewport()
 
 
-def test_a_link_to_lines_leads_there(long_log: int, page_at: PageAt) -> None:
+def test_a_link_to_lines_opens_there(long_log: int, page_at: PageAt) -> None:
     page = page_at("/jobs")
     base = page.url.split("/jobs")[0]
     page.goto(base + shown(long_log, "#L99999"))
@@ -106,7 +106,7 @@ def test_colours_and_progress_are_shown_as_in_a_terminal(queue: Bench, page_at: 
     expect(page.get_by_role("heading", name="<b>bold</b>")).to_be_visible()
 
 
-def test_a_cancel_can_be_undone_and_is_sent_when_the_page_goes(queue: Bench, page_at: PageAt) -> None:
+def test_a_cancel_can_be_undone_and_is_sent_when_the_page_is_left(queue: Bench, page_at: PageAt) -> None:
     job_id = queue.long_job(gpus=0)
     page = page_at(shown(job_id))
     page.get_by_role("button", name="Cancel", exact=True).click()
@@ -119,7 +119,7 @@ def test_a_cancel_can_be_undone_and_is_sent_when_the_page_goes(queue: Bench, pag
     wait_for(lambda: queue.job(job_id)["state"], lambda state: state == "cancelled")
 
 
-def test_a_job_is_run_again_with_changes(queue: Bench, page_at: PageAt) -> None:
+def test_a_job_is_resubmitted_with_changes(queue: Bench, page_at: PageAt) -> None:
     job_id = queue.add("exit 3", gpus=0, name="again")
     queue.until(job_id)
     page = page_at(shown(job_id))
@@ -148,7 +148,7 @@ def test_each_attempt_has_its_own_log_and_row(queue: Bench, page_at: PageAt) -> 
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_everybody_can_use_every_tab(queue: Bench, page_at: PageAt, colours: str) -> None:
+def test_every_tab_is_accessible(queue: Bench, page_at: PageAt, colours: str) -> None:
     report = 'for n in 3 2 1; do echo "{\\"loss\\": $n}" >> "$DIBS_REPORT"; done'
     job_id = queue.add(f"{TERMINAL}; {report}; exit 1", gpus=1, name="seen", env={"LR": "1"})
     queue.until(job_id)

@@ -1,4 +1,4 @@
-"""The table of jobs in a browser: filters in the address, rows that stay where they are, verbs, columns, files."""
+"""The table of jobs in a browser: filters in the address, stable rows, actions, columns, files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visitor import PageAt, complaints
 def test_a_filter_is_in_the_address_and_survives_a_reload(queue: Bench, page_at: PageAt) -> None:
     queue.add_many([{"name": "vit-a"}, {"name": "vit-b"}, {"name": "bert"}], command="true", gpus=0, tags=["kept"])
     page = page_at("/jobs")
-    # What is loaded is asked for by a page that listens to keys.
+    # The list is requested by a page that already listens to keys.
     expect(page.get_by_role("link", name="bert")).to_be_visible()
     page.keyboard.press("f")
     page.keyboard.type('tag:kept name:vit* cmd:"true"')
@@ -35,11 +35,11 @@ def test_a_filter_is_in_the_address_and_survives_a_reload(queue: Bench, page_at:
 
 
 def first_rows(page: Page) -> list[str]:
-    """Return the ids of the rows in the document, as they stand."""
+    """Return the ids of the rows in the document, in order."""
     return page.locator(".grid-rows .grid-row").evaluate_all("rows => rows.map((row) => row.id)")
 
 
-def test_new_jobs_wait_and_rows_change_in_place(queue: Bench, page_at: PageAt) -> None:
+def test_new_jobs_are_announced_and_rows_change_in_place(queue: Bench, page_at: PageAt) -> None:
     gate = queue.folder / "gate"
     waits = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     first, last = queue.add_many([{"name": "one"}, {"name": "two"}], command=waits, gpus=0, project="still")
@@ -59,7 +59,7 @@ def test_new_jobs_wait_and_rows_change_in_place(queue: Bench, page_at: PageAt) -
     assert len(first_rows(page)) == 5
 
 
-def test_jobs_are_selected_held_and_let_go_by_undo(queue: Bench, page_at: PageAt) -> None:
+def test_jobs_are_selected_held_and_released_by_undo(queue: Bench, page_at: PageAt) -> None:
     blocker = queue.long_job(gpus=4)
     held = queue.add_many([{} for _ in range(4)], command="true", gpus=4, project="hold")
     page = page_at("/jobs?project=hold")
@@ -86,7 +86,7 @@ def test_jobs_are_selected_held_and_let_go_by_undo(queue: Bench, page_at: PageAt
     queue.cancel(blocker, *held, grace_s=0)
 
 
-def test_columns_are_remembered_and_jobs_saved(queue: Bench, page_at: PageAt, tmp_path: Path) -> None:
+def test_columns_are_remembered_and_jobs_exported(queue: Bench, page_at: PageAt, tmp_path: Path) -> None:
     job_id = queue.add('echo "a, b"', gpus=0, name="saved", project="files", priority=7)
     queue.until(job_id)
     page = page_at("/jobs?project=files")
@@ -103,7 +103,7 @@ def test_columns_are_remembered_and_jobs_saved(queue: Bench, page_at: PageAt, tm
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_everybody_can_use_the_table(queue: Bench, page_at: PageAt, colours: str) -> None:
+def test_the_table_is_accessible(queue: Bench, page_at: PageAt, colours: str) -> None:
     job_id = queue.add("exit 1", gpus=0, name="seen", project=colours)
     queue.until(job_id)
     page = page_at(f"/jobs?project={colours}", color_scheme=colours)

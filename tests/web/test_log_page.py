@@ -40,7 +40,7 @@ def test_a_log_is_followed_while_it_grows(queue: Bench, page_at: PageAt) -> None
     expect(page.get_by_text("following")).to_have_count(0)
 
 
-def test_a_log_of_200000_lines_is_a_screen_of_them(queue: Bench, page_at: PageAt) -> None:
+def test_of_a_log_of_200000_lines_only_a_screen_is_rendered(queue: Bench, page_at: PageAt) -> None:
     job_id = queue.add(WRITE, gpus=0)
     queue.until(job_id)
     page = page_at(f"/job/{job_id}?tab=log")

@@ -1,4 +1,4 @@
-"""Coming in: the link, the one stream of many tabs, a daemon that goes and comes back."""
+"""Login: the link, the one stream of many tabs, a daemon that stops and comes back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visitor import Visits, link_to
 TABS = 10
 
 
-def test_the_link_lets_in_once_and_leaves_no_trace(queue: Bench, visits: Visits) -> None:
+def test_the_link_works_once_and_leaves_no_trace(queue: Bench, visits: Visits) -> None:
     link = link_to(queue)
     page = visits.enter(link, "/jobs")
     expect(page).to_have_url(link.split("#")[0] + "jobs")
@@ -48,7 +48,7 @@ def test_ten_tabs_are_live_at_once(queue: Bench, visits: Visits) -> None:
         expect(tab.get_by_role("link", name="for-all-tabs").or_(tab.get_by_text("1 new"))).to_be_visible()
 
 
-#: A browser that has no shared workers, and that can be told that its tab is out of sight.
+#: A browser without shared workers, whose tab can be marked as hidden.
 WITHOUT_WORKERS = """() => {
   delete window.SharedWorker;
   let seen = "visible";
@@ -58,11 +58,11 @@ WITHOUT_WORKERS = """() => {
 
 
 def is_stream(request: Request) -> bool:
-    """Tell whether a request is one for the stream of events."""
+    """Return whether a request is for the event stream."""
     return "/v1/events" in request.url
 
 
-def test_without_shared_workers_a_tab_listens_by_itself_while_it_is_seen(queue: Bench, visits: Visits) -> None:
+def test_without_shared_workers_a_tab_listens_only_while_it_is_visible(queue: Bench, visits: Visits) -> None:
     context = visits.context()
     context.add_init_script(f"({WITHOUT_WORKERS})()")
     page = visits.enter(link_to(queue), "/jobs?name=alone*", context)
@@ -71,11 +71,11 @@ def test_without_shared_workers_a_tab_listens_by_itself_while_it_is_seen(queue: 
     assert page.evaluate("() => typeof SharedWorker") == "undefined"
     queue.add(["true"], name="alone-1", hold=True)
     expect(page.get_by_role("link", name="alone-1").or_(page.get_by_text("1 new")).first).to_be_visible()
-    # Out of sight it gives its connection back, for a browser has only six of them.
+    # A hidden tab releases its connection, for a browser has only six of them.
     with page.expect_event("requestfailed", is_stream):
         page.evaluate("() => show('hidden')")
     queue.add(["true"], name="alone-2", hold=True)
-    # What happened meanwhile is not missed.
+    # Events of the meantime are not missed.
     with page.expect_request(is_stream):
         page.evaluate("() => show('visible')")
     expect(page.get_by_role("link", name="alone-2").or_(page.get_by_text(re.compile("[12] new"))).first).to_be_visible()
@@ -90,7 +90,7 @@ def test_a_daemon_that_comes_back_is_followed_again(queue: Bench, visits: Visits
     page = visits.enter(link_to(queue), "/jobs?name=patient")
     live = page.get_by_role("status").get_by_text("live", exact=True)
     expect(live).to_be_visible()
-    # Live is the stream alone: the list comes by a question of its own, which must not meet a daemon that is gone.
+    # Live means the stream only: the list is a separate request, which must not meet a daemon that is gone.
     expect(page.get_by_role("link", name="patient")).to_be_visible()
     visits.may_be_away = True
     queue.stop()
@@ -103,18 +103,18 @@ def test_a_daemon_that_comes_back_is_followed_again(queue: Bench, visits: Visits
     expect(page.get_by_role("gridcell").get_by_text("cancelled")).to_be_visible()
 
 
-def test_without_a_link_the_page_says_what_to_type(queue: Bench, visits: Visits) -> None:
+def test_without_a_link_the_page_shows_what_to_type(queue: Bench, visits: Visits) -> None:
     page = visits.context().new_page()
     page.goto(link_to(queue).split("#")[0])
     expect(page.get_by_text("dibs web").first).to_be_visible()
 
 
 @ssh_server.is_needed
-def test_through_ssh_the_printed_line_and_link_let_a_browser_in(queue: Bench, visits: Visits, tmp_path: Path) -> None:
+def test_through_ssh_the_printed_command_and_link_work(queue: Bench, visits: Visits, tmp_path: Path) -> None:
     with ssh_server.tunnel(queue, tmp_path / "ssh") as told:
         page = visits.enter(told["link"], "/jobs?name=through-ssh")
         expect(page.get_by_role("status").get_by_text("live", exact=True)).to_be_visible()
         queue.add(["true"], name="through-ssh", hold=True)
         expect(page.get_by_role("link", name="through-ssh").or_(page.get_by_text("1 new"))).to_be_visible()
-        # The tunnel ends with the test: what the page then misses is no fault of it.
+        # The tunnel ends with the test: errors of the page after that do not count.
         visits.close()

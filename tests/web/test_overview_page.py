@@ -1,4 +1,4 @@
-"""The overview: what it says about a queue, and what can be done from it."""
+"""The overview: what it shows of a queue, and its actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(page: Page) -> list[str]:
     return page.get_by_role("table", name="Queue").locator("tbody .number").filter(has_text="#").all_inner_texts()
 
 
-def test_an_empty_queue_teaches_the_first_command(bench: Bench, visits: Visits) -> None:
+def test_an_empty_queue_shows_the_first_command(bench: Bench, visits: Visits) -> None:
     bench.start()
     page = visits.enter(link_to(bench))
     expect(page.get_by_text("dibs add -g 1 python train.py", exact=True)).to_be_visible()
@@ -35,7 +35,7 @@ def test_an_empty_queue_teaches_the_first_command(bench: Bench, visits: Visits) 
         assert complaints(page) == []
 
 
-def test_what_runs_what_waits_and_what_broke(bench: Bench, visits: Visits) -> None:
+def test_running_waiting_and_failed_jobs_are_shown(bench: Bench, visits: Visits) -> None:
     bench.start()
     bad = bench.add(FAILS, gpus=0, name="broken")
     bench.until(bad)

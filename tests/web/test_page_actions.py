@@ -1,4 +1,4 @@
-"""What people do on the page from anywhere: submit a job or a sweep, cancel and think again."""
+"""Actions available on every page: submit a job or a sweep, cancel and undo."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from visitor import PageAt
 
 
 def state(queue: Bench, job_id: int) -> str:
-    """Return the word for a job."""
+    """Return the state of a job."""
     return str(queue.job(job_id)["state"])
 
 
-def test_a_job_is_submitted_by_keyboard_alone(queue: Bench, page_at: PageAt) -> None:
+def test_a_job_is_submitted_by_keyboard_only(queue: Bench, page_at: PageAt) -> None:
     page = page_at("/jobs")
     page.keyboard.press("n")
     dialog = page.get_by_role("dialog", name="Submit a job")
@@ -46,7 +46,7 @@ def test_placeholders_are_counted_and_become_a_sweep(queue: Bench, page_at: Page
     assert len(queue.jobs("sweep:swept")) == 3
 
 
-def test_a_cancel_is_taken_back_and_then_meant(queue: Bench, page_at: PageAt) -> None:
+def test_a_cancel_is_undone_and_then_confirmed(queue: Bench, page_at: PageAt) -> None:
     job_id = queue.add(["true"], name="doubtful", hold=True)
     page = page_at("/jobs?name=doubtful")
     expect(page.get_by_role("link", name="doubtful")).to_be_visible()
@@ -57,12 +57,12 @@ def test_a_cancel_is_taken_back_and_then_meant(queue: Bench, page_at: PageAt) ->
     expect(page.get_by_text(f"Cancelling job {job_id}.")).to_have_count(0)
     assert state(queue, job_id) == "held"
     page.keyboard.press("c")
-    # When the message goes, the time for Undo is over.
+    # When the message disappears, the time for Undo is over.
     page.get_by_role("button", name="Dismiss").click()
     wait_for(lambda: state(queue, job_id), lambda word: word == "cancelled")
 
 
-def test_leaving_the_page_sends_what_waits_for_undo(queue: Bench, page_at: PageAt) -> None:
+def test_leaving_the_page_sends_pending_actions(queue: Bench, page_at: PageAt) -> None:
     job_id = queue.add(["true"], name="left-behind", hold=True)
     page = page_at("/jobs?name=left-behind")
     expect(page.get_by_role("link", name="left-behind")).to_be_visible()

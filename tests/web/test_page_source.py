@@ -21,14 +21,14 @@ FORBIDDEN = (
 )
 
 
-def test_vendored_files_are_the_ones_that_were_written():
+def test_vendored_files_are_unchanged():
     said = re.findall(r"^([0-9a-f]{64})  (\S+)$", (WEB / "vendor/VENDOR.txt").read_text(), re.MULTILINE)
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (WEB / "vendor").iterdir()}
     assert {name: digest for digest, name in said} == {n: d for n, d in found.items() if n != "VENDOR.txt"}
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: str(path.relative_to(WEB)))
-def test_text_never_becomes_markup_and_nothing_comes_from_elsewhere(path):
+def test_the_source_never_turns_text_into_markup_and_loads_nothing_external(path):
     text = path.read_text()
     assert not re.search(FORBIDDEN, text)
     assert not re.search(r"https?://(?!www\.w3\.org)", text), "the page works without any other host"
@@ -37,7 +37,7 @@ def test_text_never_becomes_markup_and_nothing_comes_from_elsewhere(path):
     assert not re.search(r"<script(?![^>]*\bsrc=)|\son[a-z]+=\"", text)
 
 
-def test_every_file_that_the_page_names_is_there():
+def test_every_file_named_by_the_page_exists():
     for path in OWN:
         text = path.read_text()
         named = re.findall(r"[\"'](/static/[\w./-]+)[\"']", text)
@@ -46,11 +46,11 @@ def test_every_file_that_the_page_names_is_there():
         assert [name for name in imports if not (path.parent / name).is_file()] == []
 
 
-def test_the_lock_names_no_place_to_download_from():
+def test_the_lock_file_names_no_download_location():
     assert "resolved" not in (HERE / "package-lock.json").read_text()
 
 
-def test_pure_functions_of_the_page():
+def test_the_pure_functions_of_the_page_pass_their_tests():
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs nodejs")

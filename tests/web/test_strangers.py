@@ -1,4 +1,4 @@
-"""Pages of other sites in the same browser, where somebody is signed in: they change nothing, and learn nothing."""
+"""Pages of other sites in a browser that is logged in: they change nothing and learn nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from bench import Bench
 from visitor import link_to
 
-#: Everything that a page may try at another one; each tells in a word what it got, and must end by itself.
+#: Everything that a page may try on another one; each returns what it got in a word, and must end by itself.
 ATTEMPTS = """async (target) => {
   const job = JSON.stringify({command: "true", cwd: "/", gpus: 0});
   const read = async (path, how) => {
@@ -71,8 +71,8 @@ FORM = """(target) => {
 }"""
 
 
-class Silent(http.server.BaseHTTPRequestHandler):
-    """A page of somebody else, and what it was told in the headers of requests."""
+class SilentSite(http.server.BaseHTTPRequestHandler):
+    """A page of another site, and the headers of the requests it got."""
 
     def do_GET(self) -> None:
         """Answer with an empty page."""
@@ -82,13 +82,13 @@ class Silent(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"<!doctype html><title>evil</title><body>")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def evil() -> Iterator[int]:
     """The port of another site on this machine."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), SilentSite) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server.server_port
@@ -98,7 +98,7 @@ def evil() -> Iterator[int]:
 
 @pytest.fixture
 def signed_in(queue: Bench, browser: Browser) -> Iterator[Page]:
-    """A tab of the page in which somebody is signed in."""
+    """A tab of the page that is logged in."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(link_to(queue))
@@ -114,7 +114,7 @@ def origin(page: Page) -> str:
 
 
 def check_untouched(queue: Bench) -> None:
-    """See that nobody changed anything."""
+    """Check that nothing was changed."""
     assert queue.client.get("/v1/queue")["paused"] is False
     assert queue.client.get("/v1/jobs")["jobs"] == []
     assert queue.client.get("/v1/daemon")["running"]
@@ -126,7 +126,7 @@ def test_a_page_of_another_site_changes_and_learns_nothing(queue: Bench, signed_
     page = signed_in.context.new_page()
     page.goto(f"http://{host}:{evil}/")
     told = page.evaluate(ATTEMPTS, origin(signed_in))
-    # What is opaque cannot be read: no status, no length.
+    # Opaque answers cannot be read: no status, no length.
     assert {word for word in told.values() if word not in ("refused", "opaque 0 0", "sent")} == set(), told
     page.evaluate(FORM, origin(signed_in))
     page.wait_for_url(f"{origin(signed_in)}/**")
@@ -134,7 +134,7 @@ def test_a_page_of_another_site_changes_and_learns_nothing(queue: Bench, signed_
     check_untouched(queue)
 
 
-def test_a_page_that_opens_ours_or_frames_it_holds_nothing_of_it(signed_in: Page, evil: int) -> None:
+def test_a_page_that_opens_or_frames_ours_has_no_access_to_it(signed_in: Page, evil: int) -> None:
     page = signed_in.context.new_page()
     page.goto(f"http://127.0.0.1:{evil}/")
     with page.context.expect_page() as opening:
@@ -142,7 +142,7 @@ def test_a_page_that_opens_ours_or_frames_it_holds_nothing_of_it(signed_in: Page
     opened = opening.value
     opened.wait_for_load_state()
     assert opened.evaluate("window.opener") is None
-    # To who opened it, it is gone.
+    # For the page that opened it, it is closed.
     page.wait_for_function("() => window.kept.closed")
     frame = page.evaluate(
         """(target) => new Promise((done) => {
@@ -157,8 +157,8 @@ def test_a_page_that_opens_ours_or_frames_it_holds_nothing_of_it(signed_in: Page
     assert page.frames[1].get_by_role("navigation").count() == 0
 
 
-def test_a_page_by_another_name_of_this_machine_is_a_stranger(queue: Bench, signed_in: Page) -> None:
-    """What a name server of an attacker could do: the same address and port, another name."""
+def test_a_page_under_another_host_name_of_this_machine_is_refused(queue: Bench, signed_in: Page) -> None:
+    """As with a name server of an attacker: the same address and port, another name."""
     port = urlsplit(signed_in.url).port
     page = signed_in.context.new_page()
     answer = page.goto(f"http://rebound.localhost:{port}/")
@@ -169,7 +169,7 @@ def test_a_page_by_another_name_of_this_machine_is_a_stranger(queue: Bench, sign
     check_untouched(queue)
 
 
-def test_answers_and_workers_stay_nowhere_in_the_browser(signed_in: Page) -> None:
+def test_nothing_is_cached_in_the_browser(signed_in: Page) -> None:
     kept = signed_in.evaluate(
         """async () => [
           (await caches.keys()).length,

@@ -1,4 +1,4 @@
-"""The line that the submit dialog shows does in a terminal what the dialog does."""
+"""The command line shown in the submit dialog does the same as the dialog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOLD = [
 KEYS = ("command", "gpus", "name", "cwd", "env", "priority", "time_limit_s")
 
 
-def test_the_line_in_a_terminal_asks_for_the_same(bench: Bench):
+def test_the_shown_command_line_makes_the_same_request(bench: Bench):
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs nodejs")

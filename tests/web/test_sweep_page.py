@@ -1,4 +1,4 @@
-"""The pages of sweeps: a brush and the table that follows it, ranks, seeds, CSV."""
+"""The pages of sweeps: brushes and the table, ranks, seeds, CSV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from bench import Bench
 from visitor import PageAt, complaints
 
-#: Six parameters times two seeds; at the end the number is best for a=3, on the way there it was best for a=0.
+#: Six parameters times two seeds; at the end the metric is best for a=3, on the way there it was best for a=0.
 COMMAND = "echo acc $((20 - {a})).0; echo {kind} acc $((10 - ({a} - 3) * ({a} - 3))).{seed}"
 SWEEP = ("sweep", COMMAND, "--name", "depths", "--metric", r"acc=acc (\S+)", "--goal", "max", "-g", "0")
 POINTS = ("-p", "a=0,1,2,3,4,5", "-p", "seed=1,2", "-p", "kind=plain")
@@ -32,7 +32,7 @@ def rows(page: Page) -> list[str]:
     return page.get_by_role("table", name=re.compile("^Runs")).locator("tbody tr").all_inner_texts()
 
 
-def test_a_list_of_sweeps_leads_to_the_sweep(swept: Bench, page_at: PageAt) -> None:
+def test_the_list_of_sweeps_links_to_the_sweep(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweeps")
     expect(page.get_by_role("img", name="12 done")).to_be_visible()
     expect(page.get_by_text("acc 10.2")).to_be_visible()
@@ -47,13 +47,13 @@ def test_the_best_run_comes_first_with_a_star(swept: Bench, page_at: PageAt) -> 
     assert "★" in first
     assert re.search(r"\b3\s+2\s+10\.2", first), first
     assert "10.1" in second
-    # What never varies is not shown, unless asked for.
+    # Constant parameters are hidden by default.
     expect(page.get_by_role("columnheader", name="kind")).to_have_count(0)
     page.get_by_role("button", name="all columns").click()
     expect(page.get_by_role("columnheader", name="kind")).to_have_count(1)
 
 
-def test_runs_are_compared_by_their_last_their_best_or_their_mean(swept: Bench, page_at: PageAt) -> None:
+def test_runs_are_compared_by_their_last_best_or_mean_value(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
     first = page.get_by_role("table", name="Runs").locator("tbody tr").first
     expect(first).to_contain_text(re.compile(r"done3210\.2"))
@@ -67,7 +67,7 @@ def test_runs_are_compared_by_their_last_their_best_or_their_mean(swept: Bench, 
     expect(first).to_contain_text(re.compile(r"done2213\.6"))
 
 
-def test_a_brush_holds_the_table_and_stays_in_the_link(swept: Bench, page_at: PageAt) -> None:
+def test_a_brush_filters_the_table_and_stays_in_the_link(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
     expect(page.locator("tbody tr")).to_have_count(12)
     canvas = page.locator(".parallel canvas")
@@ -89,13 +89,13 @@ def test_a_brush_holds_the_table_and_stays_in_the_link(swept: Bench, page_at: Pa
     expect(page.locator("tbody tr")).to_have_count(12)
 
 
-def test_brushing_and_moving_axes_by_keyboard(swept: Bench, page_at: PageAt) -> None:
+def test_axes_are_brushed_and_moved_by_keyboard(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
     title = page.get_by_role("button", name="a, not brushed")
     title.focus()
     for _ in range(5):
         page.keyboard.press("ArrowUp")
-    # A quarter of the way up: the lowest two of six values are out.
+    # A quarter of the way up: the lowest two of six values are filtered out.
     expect(page.locator("tbody tr")).to_have_count(8)
     page.keyboard.press("Delete")
     expect(page.locator("tbody tr")).to_have_count(12)
@@ -103,14 +103,14 @@ def test_brushing_and_moving_axes_by_keyboard(swept: Bench, page_at: PageAt) -> 
     expect(page.locator(".parallel .titles button").first).to_have_text("seed")
 
 
-def test_seeds_together_are_mean_and_deviation(swept: Bench, page_at: PageAt) -> None:
+def test_seeds_are_grouped_with_mean_and_deviation(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1?seeds=1")
     table = page.get_by_role("table", name="Runs, seeds together")
     expect(table.locator("tbody tr")).to_have_count(6)
     expect(table.locator("tbody tr").first).to_contain_text("10.15 ± 0.07071")
 
 
-def test_the_table_as_csv(swept: Bench, page_at: PageAt) -> None:
+def test_the_table_is_exported_as_csv(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
     with page.expect_download() as coming:
         page.get_by_role("button", name="download CSV").click()
@@ -121,7 +121,7 @@ def test_the_table_as_csv(swept: Bench, page_at: PageAt) -> None:
     assert {row["acc"] for row in found if row["a"] == "3"} == {"10.1", "10.2"}
 
 
-def test_the_best_run_is_repeated_with_seeds_that_are_new(queue: Bench, page_at: PageAt) -> None:
+def test_the_best_run_is_repeated_with_new_seeds(queue: Bench, page_at: PageAt) -> None:
     sweep = (
         "sweep",
         "echo acc {lr}; echo {seed} $GREETING",
@@ -142,7 +142,7 @@ def test_the_best_run_is_repeated_with_seeds_that_are_new(queue: Bench, page_at:
     expect(page.get_by_text(re.compile("Queued 5 runs like job .*, with seed 2 to 6"))).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(9)
     ended = [job for job in queue.wait_all() if job["sweep"] == "again"][4:]
-    # As it was spelled, and in the environment of the run.
+    # With its spelling, and in the environment of the run.
     assert [job["command"] for job in ended] == [f"echo acc 1.0; echo {seed} $GREETING" for seed in range(2, 7)]
     assert queue.cli("log", str(ended[0]["id"])).stdout.endswith("2 hello\n")
 
@@ -170,7 +170,7 @@ def test_a_grid_is_extended(queue: Bench, page_at: PageAt) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["/sweeps", "/sweep/1", "/sweep/1?tab=scatter"])
-def test_everybody_can_use_it(swept: Bench, page_at: PageAt, path: str, scheme: str) -> None:
+def test_the_pages_are_accessible(swept: Bench, page_at: PageAt, path: str, scheme: str) -> None:
     page = page_at(path, color_scheme=scheme)
     expect(page.locator("tbody tr").first).to_be_visible()
     assert complaints(page) == []

@@ -1,4 +1,4 @@
-"""The table of all jobs in a browser: one verb for many by keyboard alone, and 100,000 jobs."""
+"""The table of all jobs in a browser: one action for many by keyboard only, and 100,000 jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     own.close()
 
 
-def test_a_hundred_thousand_jobs_are_a_table_of_a_few_rows(crowded: Bench, visits: Visits) -> None:
+def test_of_a_hundred_thousand_jobs_only_a_few_rows_are_rendered(crowded: Bench, visits: Visits) -> None:
     page = visits.enter(link_to(crowded), "/jobs")
     expect(page.get_by_role("link", name=f"#{MANY} render-{MANY - 1}")).to_be_visible()
     expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(MANY + 1))
@@ -45,7 +45,7 @@ def test_a_hundred_thousand_jobs_are_a_table_of_a_few_rows(crowded: Bench, visit
     assert heap_bytes(page) < MOST_HEAP
 
 
-def test_many_failed_jobs_are_retried_by_keyboard_alone(queue: Bench, page_at: PageAt) -> None:
+def test_many_failed_jobs_are_retried_by_keyboard_only(queue: Bench, page_at: PageAt) -> None:
     failed = queue.add_many([{"command": "exit 3", "name": f"fails-{n}"} for n in range(5)], gpus=0)
     for job_id in failed:
         queue.until(job_id)

@@ -1,4 +1,4 @@
-"""The page of usage: GPU-hours by project and by sweep, waits, CSV; and a queue that nobody has used yet."""
+"""The page of usage: GPU-hours by project and by sweep, waiting times, CSV; and an unused queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench import Bench
 from visitor import PageAt, complaints
 
 
-def test_hours_are_summed_up_and_handed_out(queue: Bench, page_at: PageAt) -> None:
+def test_gpu_hours_are_summed_and_exported(queue: Bench, page_at: PageAt) -> None:
     page = page_at("/usage")
     expect(page.get_by_text("No job had a GPU on these days.")).to_be_visible()
     expect(page.get_by_role("button", name="download CSV")).to_be_disabled()
