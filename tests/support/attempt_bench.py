@@ -40,7 +40,7 @@ def until(what: Callable[[], T], expected: str = "something") -> T:
 
 
 def crash_points(*modules: str) -> list[str]:
-    """Return the names of all crash points in these modules, so that a new one is tested by being there."""
+    """Return the names of all crash points in these modules, so that a new one is tested automatically."""
     text = "".join((SOURCE / f"{module}.py").read_text() for module in modules)
     return sorted(set(re.findall(r'crash_point\("([^"]+)"\)', text)))
 
@@ -54,7 +54,7 @@ def give(sock: socket.socket, packed: bytes) -> None:
 
 
 class Bench:
-    """One attempt in a folder of its own, everything in it marked, everything of it gone in the end."""
+    """One attempt in a separate folder, everything in it marked, and everything of it ended at the end."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tmp = tmp_path
@@ -91,7 +91,7 @@ class Bench:
             return self.launch(RUNNER, str(its.fileno()), its=its, **environment)
 
     def served(self, *starts: int) -> socket.socket:
-        """Return the socket of a runner, in which its starts wait already."""
+        """Return the socket of a runner, with its starts already queued."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             for start in starts or (1,):
@@ -100,7 +100,7 @@ class Bench:
 
     @contextlib.contextmanager
     def runner(self) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
-        """Have a runner that waits for starts, and its socket."""
+        """Start a runner that waits for starts; yield it and its socket."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with its:
@@ -118,7 +118,7 @@ class Bench:
     def launch(
         self, program: str, *words: str, its: socket.socket | None = None, **environment: str
     ) -> subprocess.Popen[bytes]:
-        """Start a program in `python -I -S` as the daemon does, and do not wait."""
+        """Start a program in `python -I -S` as the daemon does, without waiting."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         with open(self.tmp / "runner.stderr", "ab") as complaints:
             process = subprocess.Popen(
@@ -135,7 +135,7 @@ class Bench:
         return process
 
     def run(self, command: str | tuple[bytes, ...], **more: object) -> records.Final:
-        """Run one command to its end and return how it ended."""
+        """Run one command to its end and return the result."""
         self.spec(command, **more)
         self.finish(self.begin())
         verdict = self.examine()
@@ -147,17 +147,17 @@ class Bench:
         return process.wait(DEADLINE_S)
 
     def order(self, line: str) -> None:
-        """Give the newest runner an order."""
+        """Send an order to the newest runner."""
         attempts.append_order(self.folder, 1, line)
         self.started[-1].send_signal(signal.SIGUSR1)
 
-    # -- looking
+    # -- inspection
 
     def examine(self, start: int = 1) -> object:
         return attempts.examine(self.folder, start)
 
     def wait_running(self) -> records.RunningCommand:
-        """Wait until the command runs and is where it says so."""
+        """Wait until the command runs and has printed so."""
         return until(lambda: records.read_running(self.folder, 1), "a running record")
 
     def wait_for(self, text: str, name: str = "log") -> None:
@@ -175,7 +175,7 @@ class Bench:
         return list(processes.marked([self.marker]))
 
     def is_over(self) -> bool:
-        """Look several times: what respawns can hide from one look."""
+        """Check several times: a respawning process can hide from one check."""
         return not any(self.living() for _ in range(10))
 
     # -- the end

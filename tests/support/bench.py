@@ -1,4 +1,4 @@
-"""A whole dibs in a temporary folder: its own state, its own leases, real daemon, real jobs."""
+"""A whole dibs in a temporary folder: separate state, separate leases, real daemon, real jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_s: float = PATIENCE_S) -> T:
-    """Return the first value of `what` that satisfies `until`; give up loudly with the last one seen."""
+    """Return the first value of `what` that satisfies `until`; fail at the deadline with the last value."""
     deadline = time.monotonic() + patience_s
     while True:
         seen = what()
@@ -35,25 +35,25 @@ def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_
 
 
 def end(procs: Iterable[processes.Proc]) -> None:
-    """Kill processes and wait until they have let go of all that they held."""
+    """Kill processes and wait until they have released everything they held."""
     for proc in list(procs):
         pidfd = processes.open_verified(proc.pid, proc.starttime)
         if pidfd is not None:
             processes.send(pidfd, signal.SIGKILL)
-            # Readable when it is dead, also while nobody has reaped it.
+            # Readable when it is dead, even before it is reaped.
             wait_for(lambda pidfd=pidfd: select.select([pidfd], [], [], 1)[0])
             os.close(pidfd)
 
 
 class Starter(connection.Client):
-    """A client whose daemons are forked from the warm interpreter; all else about starting one is as it is."""
+    """A client whose daemons are forked from the warm interpreter; everything else about a start is unchanged."""
 
     def __init__(self, home: Path, environ: dict[str, str]) -> None:
         super().__init__(home, environ)
         self.daemons: list[Forked] = []
 
     def spawn(self, environ: Mapping[str, str], tell: int) -> None:
-        """Make the process of a daemon."""
+        """Start the process of a daemon."""
         log = os.open(paths.daemon_log(self.home), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with open(log, "ab"), open(os.devnull, "rb") as nothing:
             ends = [nothing.fileno(), log, log, tell]
@@ -96,7 +96,7 @@ class Bench:
         """kill -9 the daemon, if one runs, and wait until it is gone."""
         pid = self._living_pid()
         if pid is not None:
-            # It may be gone, and its lock with a child that it was forking.
+            # It may be gone, and a child that it was forking may have its lock.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             wait_for(lambda: self._living_pid() is None)
@@ -154,11 +154,11 @@ class Bench:
         return dict(self.client.get(f"/v1/jobs/{job_id}"))
 
     def jobs(self, *select: str) -> list[dict[str, Any]]:
-        """Return the jobs that the words mean."""
+        """Return the selected jobs."""
         return list(self.client.get("/v1/jobs", [("select", word) for word in select or ("all",)])["jobs"])
 
     def events(self, job_id: int) -> list[dict[str, Any]]:
-        """Return what happened to a job."""
+        """Return the events of a job."""
         return list(self.client.get(f"/v1/jobs/{job_id}/events")["events"])
 
     def cancel(self, *select: object, grace_s: float | None = None) -> Any:
@@ -194,7 +194,7 @@ class Bench:
         return str(self.client.get(f"/v1/jobs/{job_id}/why")["reason"])
 
     def wait_all(self, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
-        """Wait until nothing is unfinished, also across daemons that die; return all jobs."""
+        """Wait until nothing is unfinished, even across daemons that die; return all jobs."""
 
         def look() -> bool:
             try:
@@ -212,7 +212,7 @@ class Bench:
         return Path(self.job(job_id)["log"]).read_text()
 
     def free_devices(self) -> list[int]:
-        """Return the indices of the devices that nobody holds."""
+        """Return the indices of the devices that are not held."""
         return [gpu["index"] for gpu in self.client.get("/v1/gpus")["gpus"] if gpu["state"] == "free"]
 
     def cli(self, *words: str, input: str = "", environ: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
@@ -220,7 +220,7 @@ class Bench:
         return forking.run("dibs", words, self.environ | environ, self.folder, stdin=input)
 
     def fresh(self, *words: str, environ: Mapping[str, str] = {}, **how: Any) -> subprocess.CompletedProcess[str]:
-        """Run the command line in an interpreter of its own, for tests of what Python or the kernel do for it."""
+        """Run the command line in a separate interpreter, for tests of what Python or the kernel do for it."""
         command = [sys.executable, "-m", "dibs", *words]
         return subprocess.run(
             command,

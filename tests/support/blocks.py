@@ -1,4 +1,4 @@
-"""The fenced blocks of a page, and what a reader would do with each of them.
+"""The fenced blocks of a page, and how each is executed.
 
     ```console          commands after `$ ` (`> ` goes on), and what they print; a line `...` stands for any lines
     ```sh               commands alone: each must succeed
@@ -19,7 +19,7 @@ from pathlib import Path
 
 #: Languages whose blocks are commands.
 TYPED = ("console", "sh")
-#: What varies between two runs of the same commands, and how it is written for comparing.
+#: Text that varies between two runs of the same commands, and its replacement for comparing.
 VARYING = (
     (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r"), ""),
     (re.compile(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?s\b"), "1s"),
@@ -28,7 +28,7 @@ VARYING = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC|[+-]\d\d:\d\d)?"), "now"),
     (re.compile(r"\b\d+\.\d+\.\d+\b"), "1.2.3"),
 )
-#: Longest line of output that is written into a page; longer ones are folded between words.
+#: Longest line of output that is written into a page; longer ones are wrapped between words.
 WIDTH = 100
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$|^<!-- (?P<note>[^\n]*) -->$", re.DOTALL | re.MULTILINE)
@@ -36,27 +36,27 @@ FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$|^<!-- (?P<note>[^
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, or one order to the typist in a comment."""
+    """One fenced block, or one instruction to the typist in a comment."""
 
     line: int
     language: str
-    #: The file that it is, for blocks that are files.
+    #: Its file name, for blocks that are files.
     file: str
     #: Why it is not run; empty if it is.
     norun: str
     text: str
-    #: Where the text stands in the page, for those who write a new one.
+    #: Where the text is in the page, to write a new one.
     span: tuple[int, int]
 
     @property
     def is_typed(self) -> bool:
-        """Tell whether somebody has to type what is in it."""
+        """Return whether it contains commands to type."""
         return self.language in TYPED and not self.norun
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command and what the page says that it prints; None where the page says nothing about that."""
+    """A command and its output according to the page; None where the page shows none."""
 
     line: int
     command: str
@@ -79,7 +79,7 @@ def _block(text: str, found: re.Match[str]) -> Block:
 
 
 def steps(block: Block) -> list[Step]:
-    """Return what is to be typed, one command after the other."""
+    """Return the commands to type, in order."""
     lines = list(enumerate(block.text.splitlines(), block.line + 1))
     return _shown(lines) if block.language == "console" else _bare(lines)
 
@@ -113,7 +113,7 @@ def _bare(lines: list[tuple[int, str]]) -> list[Step]:
 
 
 def is_as_expected(expected: str, seen: str) -> bool:
-    """Tell whether a command printed what the page says, but for what varies, and for blanks and ends of lines."""
+    """Return whether the output equals that of the page, except for variable parts, blanks and line ends."""
     parts = [re.escape(_bones(part)) for part in re.split(r"^\.\.\.\n", expected, flags=re.MULTILINE)]
     return re.fullmatch(".*?".join(parts), _bones(seen), flags=re.DOTALL) is not None
 
@@ -125,7 +125,7 @@ def _bones(text: str) -> str:
 
 
 def with_outputs(block: Block, seen: list[str]) -> str:
-    """Return the text of a block with what its commands really printed."""
+    """Return the text of a block with the real output of its commands."""
     lines = []
     for step, output in zip(steps(block), seen, strict=True):
         lines += [f"{mark} {line}\n" for mark, line in zip("$" + ">" * 99, step.command.split("\n"), strict=False)]

@@ -1,4 +1,4 @@
-"""A browser without a window: asks at the door for browsers as one would, or whatever a test wants to try."""
+"""A browser without a window: sends requests to the port for browsers, or whatever a test wants to try."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: dict[str, str]
@@ -29,14 +29,14 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """Return what it says."""
+        """Return its body as JSON."""
         return json.loads(self.body)
 
 
 def converse(sock: socket.socket, sent: bytes) -> bytes:
-    """Send bytes that are a whole request, or nothing that could become one; return all that comes back."""
+    """Send bytes that are a whole request, or can never become one; return everything that comes back."""
     told = b""
-    # Of a long one it hears the beginning, and hangs up.
+    # Of a long one the server reads the beginning, and hangs up.
     with sock, contextlib.suppress(BrokenPipeError, ConnectionResetError):
         sock.sendall(sent)
         while piece := sock.recv(65536):
@@ -46,7 +46,7 @@ def converse(sock: socket.socket, sent: bytes) -> bytes:
 
 @dataclass
 class Browser:
-    """Something that asks on TCP."""
+    """An HTTP client on TCP."""
 
     address: str
     headers: dict[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Browser:
     _kept: http.client.HTTPConnection | None = None
 
     def ask(self, method: str, path: str, body: Any = None, **more: str) -> Answer:
-        """Ask for something."""
+        """Send a request."""
         connection = self._kept or self._connect()
         try:
             headers = self.headers | (JSON if body is not None else {}) | more
@@ -67,7 +67,7 @@ class Browser:
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[Browser]:
-        """Ask for all that comes over one connection, as browsers do."""
+        """Send all requests over one connection, as browsers do."""
         self._kept = self._connect()
         try:
             yield self
@@ -82,7 +82,7 @@ class Browser:
         return http.client.HTTPSConnection(place, timeout=PATIENCE_S, context=self.context)
 
     def raw(self, sent: bytes) -> bytes:
-        """Send bytes; return all that comes back."""
+        """Send bytes; return everything that comes back."""
         where = urlsplit(self.address)
         return converse(socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S), sent)
 
@@ -93,7 +93,7 @@ class Browser:
 
 
 def quiet_port() -> int:
-    """Return a free port that the system hands out to nobody by itself, so that it stays free."""
+    """Return a free port outside the ephemeral range, so that it stays free."""
     for port in random.sample(range(20000, 30000), 100):
         try:
             socket.create_server(("127.0.0.1", port)).close()
@@ -104,6 +104,6 @@ def quiet_port() -> int:
 
 
 def link(bench: Bench, *words: str) -> tuple[str, str]:
-    """Return the address and the code of a new link."""
+    """Return the address and the code of a new login link."""
     address, _, code = json.loads(bench.cli("web", "--json", *words).stdout)["link"].partition("#code=")
     return address, code

@@ -28,7 +28,7 @@ settings.register_profile("quick", max_examples=100, deadline=None, suppress_hea
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-#: A moment, in wall-clock milliseconds: 2026-11-15T12:00:00Z.
+#: A time, in wall-clock milliseconds: 2026-11-15T12:00:00Z.
 NOW = 1_794_744_000_000
 
 _REQUEST_FIELDS = frozenset(field.name for field in dataclasses.fields(Request))
@@ -51,31 +51,31 @@ def inventory(count: int = 4, *, faulty: Collection[int] = (), names: dict[int, 
 
 
 def spec(command: str = "python train.py", **wanted: Any) -> JobSpec:
-    """Return what a submitter asked; fields of the request may be named beside the others."""
+    """Return the spec of a job; fields of the request may be given beside the others."""
     request = Request(**{name: wanted.pop(name) for name in list(wanted) if name in _REQUEST_FIELDS})
     return JobSpec(command, **{"argv": None, "cwd": "/home/ada", "request": request} | wanted)
 
 
 def job(number: int = 1, **wanted: Any) -> Job:
-    """Return a job as submitted; its own fields may be named beside what was asked."""
+    """Return a submitted job; its own fields may be given beside those of the spec."""
     own = {name: wanted.pop(name) for name in list(wanted) if name in _JOB_FIELDS}
     return Job(JobId(number), own.pop("asked", None) or spec(**wanted), own.pop("submitted_at", NOW), **own)
 
 
 def lived(start: Job, *events: lifecycle.Event) -> Job:
-    """Return a job after all that happened to it."""
+    """Return a job after these events."""
     for event in events:
         start = lifecycle.advance(start, event)
     return start
 
 
 def waiting(number: int = 1, gpus: int = 1, priority: int = 0, **request: Any) -> WaitingJob:
-    """Return a queued job as the plan sees it; `gpu_ids` alone also say how many."""
+    """Return a queued job as the plan sees it; `gpu_ids` alone also set the count."""
     return WaitingJob(JobId(number), Request(len(request.get("gpu_ids", ())) or gpus, **request), priority)
 
 
 class Dice:
-    """Choices read from drawn bytes: one draw a value, which is ten times as fast as a draw a choice."""
+    """Choices read from drawn bytes: one draw per value, which is ten times as fast as a draw per choice."""
 
     def __init__(self, drawn: bytes) -> None:
         self._left = list(drawn)
@@ -96,12 +96,12 @@ class Dice:
 
 
 def drawn(make: Callable[[Dice], T]) -> st.SearchStrategy[T]:
-    """Return a strategy of what `make` makes of the fall of the dice."""
+    """Return a strategy of the values that `make` builds from the dice."""
     return st.binary(min_size=64, max_size=64).map(lambda data: make(Dice(data)))
 
 
 def most_held(wants: Sequence[tuple[int, Collection[str]]], free: Collection[str]) -> list[int]:
-    """Return how many of `free` the first of `wants`, the first two, ... can hold at most, by trying everything."""
+    """Return how many of `free` the first of `wants`, the first two, ... can hold at most, by exhaustive search."""
     ways = {(0,) * len(wants)}
     for device in free:
         for held in list(ways):
@@ -149,7 +149,7 @@ EVENT_KINDS = tuple(
 
 
 def event(job: Job, number: int, at: int = NOW) -> lifecycle.Event:
-    """Return one of the events that may happen to a job as it stands."""
+    """Return one of the events that may happen to a job in its state."""
     allowed = [kind for state, kind in lifecycle.TRANSITIONS if state is job.state]
     kind = allowed[number % len(allowed)]
     ways = _EVENTS.get(kind, [{}])

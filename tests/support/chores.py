@@ -1,4 +1,4 @@
-"""Functions that tests let executors call; a worker imports them by name."""
+"""Functions that executors call in tests; a worker imports them by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class Odd(Exception):
-    """An exception of our own."""
+    """A custom exception."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"{number} is odd")
@@ -23,7 +23,7 @@ class Odd(Exception):
 
 
 class TwoWords(Exception):
-    """An exception that can be taken apart but not put together again."""
+    """An exception that can be pickled but not unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")
@@ -52,7 +52,7 @@ def complain() -> None:
 
 
 def leave(how: str) -> None:
-    """End the process in the middle of the call."""
+    """Exit in the middle of the call."""
     if how == "exit":
         sys.exit(3)
     if how == "gone":
@@ -73,7 +73,7 @@ def grow(count: int) -> bytes:
 
 
 def surroundings() -> dict[str, object]:
-    """Return what a call sees of where it runs."""
+    """Return the environment of a call."""
     return {
         "cwd": os.getcwd(),
         "path": list(sys.path),
@@ -86,19 +86,19 @@ def surroundings() -> dict[str, object]:
 
 
 def note(path: str, word: object) -> None:
-    """Leave a line that says that a call ran, and in which attempt."""
+    """Record that a call ran, and in which attempt."""
     with open(path, "a") as file:
         file.write(f"{word} {os.environ.get('DIBS_ATTEMPT', '1')} {os.getpid()}\n")
 
 
 def noted(path: str) -> list[list[str]]:
-    """Return the lines that calls left."""
+    """Return the recorded lines."""
     return [line.split() for line in Path(path).read_text().splitlines()] if os.path.exists(path) else []
 
 
 @contextmanager
 def closed(gate: str) -> Iterator[None]:
-    """Let nobody pass a gate meanwhile."""
+    """Keep a gate closed inside the block."""
     fd = os.open(gate, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -132,7 +132,7 @@ def only_at_second(value: object) -> object:
 
 
 def nested(x: int) -> int:
-    """Let another call do the work, from inside a job."""
+    """Make another call from inside a job."""
     import dibs
 
     with dibs.Executor(gpus=0) as pool:
@@ -140,7 +140,7 @@ def nested(x: int) -> int:
 
 
 def step(number: int, log: str, gate: str) -> int:
-    """Leave a line; the first three calls wait at a gate in their first attempt."""
+    """Record a line; the first three calls wait at a gate in their first attempt."""
     note(log, number)
     if number < 3 and os.environ["DIBS_ATTEMPT"] == "1":
         pass_gate(gate)

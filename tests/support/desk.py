@@ -1,4 +1,4 @@
-"""A queue and an engine with nothing running in it, for tests of what verbs decide: every verb is a turn of its own."""
+"""A queue and an engine in which nothing runs, for tests of what verbs decide: every verb is a separate turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nothing_is_started(fd, then):
 
 
 class Desk:
-    """A queue and an engine with nothing running in it; every verb is a turn of its own."""
+    """A queue and an engine in which nothing runs; every verb is a separate turn."""
 
     def __init__(self, folder, inventory):
         self.store = Store.open(folder / "dibs.db")
@@ -34,11 +34,11 @@ class Desk:
         self.turn = self.new_turn()
 
     def new_turn(self):
-        """Return a turn in which nothing has happened yet."""
+        """Return an empty turn."""
         return turns.Turn(self.store, self.engine, self.files, self.settings, self.inventory, Policy(4), self.now)
 
     def do(self, verb, *words, **more):
-        """Do a verb to the jobs that `words` mean."""
+        """Apply a verb to the selected jobs."""
         self.turn = self.new_turn()
         with self.store.batch():
             return verb(self.turn, selectors.parse(words), **more)
@@ -49,7 +49,7 @@ class Desk:
             return control.submit(self.turn, submissions)
 
     def job(self, *events, **spec):
-        """Submit a job and let things happen to it."""
+        """Submit a job and record events for it."""
         (job_id,) = self.submit(Submission(build.spec(**spec))).ids
         with self.store.batch():
             for event in events:

@@ -1,4 +1,4 @@
-"""More texts that try to be more than text: orders to a terminal, and paths for those who ask by URL."""
+"""More texts that try to be more than text: terminal control sequences, and paths in URLs."""
 
 from __future__ import annotations
 

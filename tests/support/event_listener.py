@@ -1,4 +1,4 @@
-"""Somebody who listens to `GET /v1/events`, over the bare socket; and the same bytes taken apart."""
+"""A client of `GET /v1/events` over the bare socket, and a parser of the stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Heard:
 
 
 def parse(block: bytes) -> Heard | None:
-    """Return one message as the standard reads it; None: a comment."""
+    """Parse one message as the standard says; None: a comment."""
     fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if line and not line.startswith(":"))
     if "data" not in fields:
         return None
@@ -32,7 +32,7 @@ def parse(block: bytes) -> Heard | None:
 
 @dataclass
 class Ear:
-    """Somebody who listens: takes all at once, or nothing."""
+    """A listener that reads everything at once, or nothing."""
 
     takes: bool = True
     is_gone: bool = False
@@ -77,7 +77,7 @@ class Listener:
         self._raw = self._body = b""
         self.head = self._until(b"\r\n\r\n").decode()
         assert self.head.startswith("HTTP/1.1 200 "), self.head
-        #: Everything heard so far, in order.
+        #: Everything received so far, in order.
         self.heard: list[Heard] = []
 
     def _until(self, end: bytes) -> bytes:
@@ -120,7 +120,7 @@ class Listener:
                 return found
 
     def jobs(self) -> list[tuple[int, int, str]]:
-        """Return number, job and kind of all events heard so far."""
+        """Return number, job and kind of all events received so far."""
         return [(h.number or 0, h.data["job"], h.data["kind"]) for h in self.heard if h.event == "job"]
 
     def to_the_end(self) -> None:
@@ -132,23 +132,23 @@ class Listener:
             self.close()
 
     def is_cut(self) -> bool:
-        """Tell whether the daemon has closed it, also while there is something left to read."""
+        """Return whether the daemon has closed it, even while there is something left to read."""
         poll = select.poll()
         poll.register(self.sock, 0)
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Leave."""
+        """Close the stream."""
         self.sock.close()
 
 
 def is_end(job_id: int) -> Callable[[Heard], bool]:
-    """Tell the message by which a job ended."""
+    """Return a predicate for the message with which a job ended."""
     return lambda h: h.event == "job" and h.data["job"] == job_id and h.data["kind"] == "Ended"
 
 
 def ask(queue: Bench, words: str) -> bytes:
-    """Return the answer to a request written by hand."""
+    """Return the answer to a raw request."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.connect(str(queue.client.socket_path))
         sock.sendall(f"{words}\r\nHost: dibs\r\nConnection: close\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""A small reader of Prometheus' text format, which refuses what is not of it."""
+"""A small parser of Prometheus' text format, which refuses everything else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "gauge": ("",), "counter
 
 @dataclass
 class Read:
-    """All of one name."""
+    """A metric: everything under one name."""
 
     about: str
     kind: str = ""
@@ -25,7 +25,7 @@ class Read:
 
 
 def read(text: str) -> dict[str, Read]:
-    """Return everything in a text; an AssertionError names what is wrong with it."""
+    """Parse a text; an AssertionError names what is wrong with it."""
     assert text.endswith("\n")
     found: dict[str, Read] = {}
     current = ""

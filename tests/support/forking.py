@@ -1,4 +1,4 @@
-"""Processes of dibs at the price of a fork: asks the one warm interpreter of this test run (`warm`) for them.
+"""Processes of dibs for the price of a fork, made by the one warm interpreter of this test run (`warm`).
 
 A process is told apart from its pid by a pidfd, and its end is told by its parent, so nothing here can meet a
 stranger or wait for a process that is gone. If the interpreter itself dies, the next who asks is told why.
@@ -25,12 +25,12 @@ import warm
 
 #: Seconds until a wait gives up. Generous: it bounds a hang, it never decides whether a test is right.
 PATIENCE_S = 60.0
-#: Most that a pipe holds, for a user without rights.
+#: Capacity of a pipe, for a user without privileges.
 PIPE_BYTES = 1 << 20
 
 
 class Forked:
-    """One process that was forked for us; used as `subprocess.Popen` is."""
+    """One forked process, used like a `subprocess.Popen`."""
 
     def __init__(self, warm_one: Warm, report: socket.socket) -> None:
         self._warm = warm_one
@@ -81,7 +81,7 @@ class Forked:
 
 
 class Warm:
-    """The warm interpreter, seen from here."""
+    """The warm interpreter, as its client sees it."""
 
     def __init__(self) -> None:
         self._asking, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -90,7 +90,7 @@ class Warm:
             command = [sys.executable, "-P", warm.__file__, str(theirs.fileno())]
             self._process = subprocess.Popen(
                 command,
-                # Crash points are looked at only where one is named when the module is imported.
+                # Crash points are active only where one is named when the module is imported.
                 env=os.environ | {"DIBS_CRASH": "nowhere"},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -117,14 +117,14 @@ class Warm:
         return Forked(self, report)
 
     def cause(self) -> str:
-        """Return why nobody answers. The next who asks gets a new interpreter."""
+        """Return why it does not answer. The next request gets a new interpreter."""
         _the_warm_one.cache_clear()
         code = self._process.wait(PATIENCE_S)
         said = os.pread(self._said, 1 << 20, 0).decode(errors="replace")
         return f"the warm interpreter ended with {code} and said: {said!r}"
 
     def close(self) -> None:
-        """Let it end, and with it all that it has forked."""
+        """End it, and with it all that it has forked."""
         self._asking.close()
         self._process.wait(PATIENCE_S)
         os.close(self._said)
@@ -147,7 +147,7 @@ def start(
     has_session: bool = True,
     terminal: int | None = None,
 ) -> Forked:
-    """Start one of `warm.PROGRAMS`, or what the words name, with these descriptors as 0, 1, 2 and so on.
+    """Start one of `warm.PROGRAMS`, or the named module, with these descriptors as 0, 1, 2 and so on.
 
     Of those, `terminal` becomes its controlling terminal.
     """
@@ -174,7 +174,7 @@ def _umask() -> int:
 def run(
     program: str | None, words: Sequence[str], environ: Mapping[str, str], folder: Path, *, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of `warm.PROGRAMS`, or what the words name, to its end, piped."""
+    """Run one of `warm.PROGRAMS`, or the named module, to its end, piped."""
     (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
     ends = [filled(stdin), out_write, err_write]
     try:
@@ -188,7 +188,7 @@ def run(
 
 
 def filled(text: str) -> int:
-    """Return a pipe from which this text comes."""
+    """Return a pipe that delivers this text."""
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     data = text.encode()
@@ -199,7 +199,7 @@ def filled(text: str) -> int:
 
 
 def read_all(fds: Sequence[int]) -> tuple[str, ...]:
-    """Read all that comes, until the last one who writes is gone, and close them."""
+    """Read everything until the last writer is gone, and close the descriptors."""
     got = {fd: bytearray() for fd in fds}
     deadline = time.monotonic() + PATIENCE_S
     with selectors.DefaultSelector() as waiting:
@@ -215,7 +215,7 @@ def read_all(fds: Sequence[int]) -> tuple[str, ...]:
                 try:
                     data = os.read(key.fd, 65536)
                 except OSError:
-                    # So ends a screen whose last process is gone.
+                    # This is how a terminal ends whose last process is gone.
                     data = b""
                 got[key.fd] += data
                 if not data:

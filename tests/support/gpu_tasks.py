@@ -1,4 +1,4 @@
-"""Projects that use GPUTaskScheduler, as people write them, in a folder of their own."""
+"""Projects that use GPUTaskScheduler, as users write them, each in a separate folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench import PATIENCE_S, wait_for
 from dibs.leases import device_lease, holders, tickets
 from dibs.system import processes
 
-#: A task that does what its configuration says, and writes down what it sees.
+#: A task that does what its configuration says, and records its surroundings.
 TASK = """
 import json, os, signal, sys, time
 from gpu_task_scheduler.gpu_task import GPUTask
@@ -69,7 +69,7 @@ class Project:
         self._leases = folder / "leases"
         self._leases.mkdir(exist_ok=True)
         self.place = device_lease.Folder(str(self._leases))
-        # A mark by which everything that we started is found, whoever is its parent by then.
+        # A mark by which all our processes are found, whoever is their parent by then.
         self._mark = f"GPU_TASK_TEST={os.urandom(8).hex()}"
         name, _, value = self._mark.partition("=")
         kept = ("PATH", "HOME", "LANG", "USER")
@@ -93,7 +93,7 @@ class Project:
         self.write(name, config if isinstance(config, str) else f"config = {config!r}\n")
 
     def command(self, script: str) -> list[str]:
-        """Return what is run for a script."""
+        """Return the command for a script."""
         return [sys.executable, script]
 
     def run(
@@ -107,7 +107,7 @@ class Project:
 
     @contextmanager
     def started(self, script: str = "main.py", **environ: str) -> Iterator[subprocess.Popen[str]]:
-        """Start a script; what is left of everything is killed at the end."""
+        """Start a script; everything left is killed at the end."""
         with open(self.folder / "stderr", "ab") as err, open(self.folder / "stdout", "ab") as out:
             process = subprocess.Popen(
                 self.command(script), cwd=self.folder, env=self.environ | environ, stdin=subprocess.DEVNULL,
@@ -120,7 +120,7 @@ class Project:
             process.wait(PATIENCE_S)
 
     def living(self) -> list[processes.Proc]:
-        """Return what runs of all that we started."""
+        """Return the running processes that we started."""
         return list(processes.marked([self._mark.encode()]))
 
     def until_gone(self) -> None:
@@ -128,7 +128,7 @@ class Project:
         wait_for(self.living, lambda seen: not seen)
 
     def pids(self, count: int) -> list[int]:
-        """Wait until so many tasks wait for `go`; return their pids in the order in which they came."""
+        """Wait until the given number of tasks wait for `go`; return their pids in order of arrival."""
         path = self.folder / "pids"
         return wait_for(
             lambda: [int(word) for word in path.read_text().split()] if path.exists() else [],
@@ -136,35 +136,35 @@ class Project:
         )
 
     def go(self) -> None:
-        """Let tasks that wait go on."""
+        """Let waiting tasks continue."""
         self.write("go", "")
 
     def held(self, *ids: str) -> set[str]:
-        """Return which of the ids somebody holds."""
+        """Return which of the ids are held."""
         return set(holders.held(self.place, ids))
 
     def waiting(self) -> int:
-        """Return how many stand in the line."""
+        """Return the number of tickets in the line."""
         return len(tickets.line(self.place))
 
     def log(self, name: str) -> str:
-        """Return what a task has written, by the name of its folder."""
+        """Return the output of a task, by the name of its folder."""
         return (self.folder / "results" / name / "worker.log").read_text()
 
     def seen(self, name: str) -> dict[str, object]:
-        """Return what a task has seen, by the name of its folder."""
+        """Return what a task has recorded, by the name of its folder."""
         return dict(json.loads((self.folder / "results" / name / "out.json").read_text()))
 
     def said(self, of: str = "scheduler.log") -> list[str]:
-        """Return the lines of the scheduler's log, without their moments."""
+        """Return the lines of the scheduler's log, without their times."""
         return MOMENT.sub("<TIME> ", (self.folder / of).read_text()).splitlines()
 
 
 def console(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return the lines of a log on the console, without their moments."""
+    """Return the lines of a log on the console, without their times."""
     return [line for line in MOMENT.sub("<TIME> ", done.stderr).splitlines() if line.startswith("<TIME> ")]
 
 
 def without_moments(text: str) -> str:
-    """Return a log without what differs from run to run."""
+    """Return a log without the parts that differ from run to run."""
     return MOMENT.sub("<TIME> ", text)

@@ -1,4 +1,4 @@
-"""A quick typist: hundreds of command lines in the time of a few, each a process of its own (see `forking`).
+"""Runs hundreds of command lines in the time of a few, each as a separate process (see `forking`).
 
 On a terminal stdout and stderr are two screens, so that a test can tell them apart.
 """
@@ -19,7 +19,7 @@ from bench import Bench
 
 @dataclass(frozen=True)
 class Typed:
-    """What one command line came to."""
+    """The result of one command line."""
 
     code: int
     out: str
@@ -27,13 +27,13 @@ class Typed:
 
 
 class Typist:
-    """Types command lines for any bench."""
+    """Runs command lines for any bench."""
 
     def type(
         self, bench: Bench, *words: str, columns: int | None = None, stdin: str = "", folder: Path | None = None,
         environ: dict[str, str | None] | None = None,
     ) -> Typed:  # fmt: skip
-        """Run `dibs WORDS` to its end, piped, or on a terminal of so many columns; None takes a variable away."""
+        """Run `dibs WORDS` to its end, piped, or on a terminal of the given width; None removes a variable."""
         env = {**bench.environ, "TERM": "xterm-256color", **(environ or {})}
         ends, reading = _pipes(stdin) if columns is None else _screens(columns, stdin)
         process = forking.start(

@@ -1,4 +1,4 @@
-"""What the tests of leases and tickets share: processes on a string, and waiting for a fact with a deadline."""
+"""Helpers for tests of leases and tickets: controlled processes, and waiting for a condition with a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from dibs.leases import device_lease, holders, served_records, tickets
 from dibs.system import locks
 
-#: Seconds after which a wait has failed: less than the 30 s after which everybody looks again anyhow.
+#: Seconds after which a wait has failed: less than the 30 s after which every waiter checks again anyway.
 DEADLINE_S = 25.0
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to act as several users")
@@ -27,7 +27,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def wait_for(what: str, condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    """Look until `condition` holds; fail with what it last was."""
+    """Poll until `condition` holds; fail with its last value."""
     until = time.monotonic() + deadline_s
     while not (seen := condition()):
         assert time.monotonic() < until, f"{what}: still {seen!r} after {deadline_s} s"
@@ -35,7 +35,7 @@ def wait_for(what: str, condition: Callable[[], object], deadline_s: float = DEA
 
 
 def hangs_up(fd: int, within_s: float) -> bool:
-    """Tell whether a watch hangs up within a time; 0 means that it already has."""
+    """Return whether a watch hangs up within a time; 0 means that it already has."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(within_s * 1000))
@@ -54,7 +54,7 @@ def tell(process: subprocess.Popen[bytes], line: str) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a helper program and leave nothing of it open."""
+    """Kill a helper program and close all its pipes."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
@@ -63,7 +63,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def race(program: str, first: object, second: object, *words: object, racers: int = 8) -> list[str]:
-    """Run copies of a program that begin together, each with its number as third word; return what they print."""
+    """Run copies of a program that start together, each with its number as third argument; return their outputs."""
     running = [start(program, first, second, number, *words) for number in range(racers)]
     try:
         for process in running:
@@ -80,7 +80,7 @@ def race(program: str, first: object, second: object, *words: object, racers: in
 
 
 class Puppet:
-    """A process that holds leases and tickets as it is told."""
+    """A process that holds leases and tickets on command."""
 
     def __init__(self, folder: str, uid: int | None = None) -> None:
         self.process = start("puppet.py", folder)
@@ -91,7 +91,7 @@ class Puppet:
             assert self.ask(f"uid {uid}") == "changed"
 
     def tell(self, order: str) -> None:
-        """Give an order without waiting for the answer."""
+        """Send a command without waiting for the answer."""
         tell(self.process, order)
 
     def hear(self, deadline_s: float = DEADLINE_S) -> str:
@@ -107,7 +107,7 @@ class Puppet:
         return answer.decode()
 
     def ask(self, order: str) -> str:
-        """Give an order and return the answer."""
+        """Send a command and return the answer."""
         self.tell(order)
         return self.hear()
 
@@ -117,12 +117,12 @@ class Puppet:
         return self.children[-1]
 
     def stop(self) -> None:
-        """Suspend it, as Ctrl-Z does, and wait until it is."""
+        """Suspend it, as Ctrl-Z does, and wait until it is stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """End it with -9; its children live on."""
+        """Kill it with -9; its children live on."""
         self.process.kill()
         self.process.wait()
 
@@ -147,7 +147,7 @@ def place() -> Iterator[device_lease.Folder]:
 
 @pytest.fixture
 def puppet(place: device_lease.Folder) -> Iterator[Callable[..., Puppet]]:
-    """Makes processes that do as they are told, and ends them."""
+    """Makes controlled processes, and ends them."""
     made: list[Puppet] = []
 
     def make(uid: int | None = None) -> Puppet:
@@ -160,7 +160,7 @@ def puppet(place: device_lease.Folder) -> Iterator[Callable[..., Puppet]]:
 
 
 def close(taken: list[device_lease.Lease]) -> None:
-    """Let go of several leases."""
+    """Release several leases."""
     for lease in taken:
         lease.close()
 
@@ -171,7 +171,7 @@ def shares(place: device_lease.Folder, device: str) -> dict[int, int]:
 
 
 def served(place: device_lease.Folder) -> dict[int, int]:
-    """Return when each user was last given a device."""
+    """Return when each user last got a device."""
     names = [
         name.removeprefix(served_records.SERVED)
         for name in os.listdir(place.path)

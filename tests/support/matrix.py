@@ -1,4 +1,4 @@
-"""All that a request may say about itself, good and bad, and which combinations are meant to be answered.
+"""Everything a request may contain, good and bad, and which combinations are allowed.
 
 Written from the contract and not from the code: tests compare the two.
 """
@@ -24,7 +24,7 @@ HOSTS = (
     ("127.0.0.1:1",), (f"127.0.0.1.evil:{PORT}",), (f"localhost.evil:{PORT}",), (f"user@127.0.0.1:{PORT}",),
     (f"evil:{PORT}",), (f"127.0.0.1:{PORT}", f"127.0.0.1:{PORT}"), (f"0.0.0.0:{PORT}",), (f"dibs:{PORT}",),
 )  # fmt: skip
-#: "ours" is put together from the host.
+#: "ours" is built from the host.
 ORIGINS = (
     (),
     ("ours",),
@@ -45,7 +45,7 @@ TOKENS = (
     (), (f"Bearer {TOKEN}",), (f"bearer {TOKEN}",), ("Bearer wrong",), ("Bearer ",), (f"Basic {TOKEN}",), (TOKEN,),
     (f"Bearer {TOKEN}", f"Bearer {TOKEN}"), (f"Bearer {TOKEN} ",), ("Bearer ÿ",),
 )  # fmt: skip
-#: Content-Type where there is a body; None: there is none.
+#: Content-Type if there is a body; None: there is none.
 BODIES = (
     None, ("application/json",), ("application/json; charset=utf-8",), ("text/plain",), (),
     ("application/x-www-form-urlencoded",), ("multipart/form-data; boundary=x",), ("application/json", "text/plain"),
@@ -69,7 +69,7 @@ class Case(NamedTuple):
 
 
 def is_meant(uid: int, door: str, case: Case) -> bool:
-    """Tell whether a request is meant to pass: written from the contract and not from the code."""
+    """Return whether a request is allowed: written from the contract and not from the code."""
     if uid == STRANGER or case.method not in ("GET", "HEAD", "POST", "PATCH") or case.body not in GOOD_BODIES:
         return False
     if door == "unix" and case.origin == () and case.fetch is None and case.hosts in (("dibs",), ("localhost",)):
@@ -86,12 +86,12 @@ def is_meant(uid: int, door: str, case: Case) -> bool:
 
 
 def is_api(case: Case) -> bool:
-    """Tell whether it asks for something that the token is good for."""
+    """Return whether it requests something that needs the token."""
     return case.target not in ("/v1/add", "/v1/session/codes", "/v1/web")
 
 
 def asked(uid: int, case: Case) -> RequestSummary:
-    """Return the request that a combination is."""
+    """Return the request of a combination."""
     host = case.hosts[0].lower() if case.hosts else ""
     origins = tuple(f"http://{host}" if each == "ours" else each for each in case.origin)
     site, mode, dest = ((each,) for each in case.fetch) if case.fetch else ((), (), ())

@@ -1,4 +1,4 @@
-"""`schedule` and `sch` as people start them, with leases and a state file of their own."""
+"""`schedule` and `sch` as users start them, with separate leases and a separate state file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench import PATIENCE_S, Bench, end, wait_for
 from dibs.leases import device_lease, holders
 from dibs.system import processes
 
-#: What differs from run to run: pids and moments.
+#: What differs from run to run: pids and times.
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 PID = re.compile(r"(?<=PID: )\d+")
 
@@ -35,7 +35,7 @@ class OldTools:
         self.place = device_lease.Folder(str(bench.leases))
 
     def command(self, tool: str, *words: str) -> list[str]:
-        """Return what is run for a command line."""
+        """Return the command for a command line."""
         return [str(Path(sys.executable).parent / tool), *words]
 
     def run(self, tool: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -44,7 +44,7 @@ class OldTools:
 
     @contextmanager
     def started(self, tool: str, *words: str, **how: Any) -> Iterator[Call]:
-        """Start a command line; what is left of it is killed at the end."""
+        """Start a command line; everything left of it is killed at the end."""
         call = Call(self, self.command(tool, *words), how)
         try:
             yield call
@@ -58,20 +58,20 @@ class OldTools:
         self.path.write_text(json.dumps({"avail": avail, **dict.fromkeys(names, empty)}))
 
     def state(self) -> dict[str, list[Any]]:
-        """Return what the state file says."""
+        """Return the content of the state file."""
         return dict(json.loads(self.path.read_text()))
 
     def held(self) -> set[str]:
-        """Return the pretend GPUs that somebody holds."""
+        """Return the pretend GPUs that are held."""
         return holders.held(self.place, [f"FAKE-{number}" for number in range(4)])
 
     def file(self, name: str) -> str:
-        """Return the text of a file once it is there and whole lines are in it."""
+        """Return the text of a file once it exists and has whole lines."""
         path = self.folder / name
         return wait_for(lambda: path.read_text() if path.exists() else "", lambda text: text.endswith("\n"))
 
     def until_waiting(self, count: int = 1) -> None:
-        """Wait until so many stand in the line."""
+        """Wait until the given number of tickets is in the line."""
         from dibs.leases import tickets
 
         wait_for(lambda: len(tickets.line(self.place)), lambda seen: seen == count)
@@ -83,7 +83,7 @@ class Call:
     def __init__(self, tools: OldTools, command: list[str], how: dict[str, Any]) -> None:
         self._out = tools.folder.parent / f"out-{os.urandom(4).hex()}"
         self._err = tools.folder.parent / f"err-{os.urandom(4).hex()}"
-        # A mark by which what it leaves is found.
+        # A mark by which its leftovers are found.
         self._mark = f"OLD_TOOL_CALL={os.urandom(8).hex()}"
         name, _, value = self._mark.partition("=")
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
@@ -99,12 +99,12 @@ class Call:
 
     @property
     def stdout(self) -> str:
-        """Return what it has printed so far."""
+        """Return its output so far."""
         return self._out.read_text()
 
     @property
     def stderr(self) -> str:
-        """Return its complaints so far."""
+        """Return its error output so far."""
         return self._err.read_text()
 
     def until(self, text: str) -> None:
@@ -123,11 +123,11 @@ class Call:
         self.process.send_signal(number)
 
     def end(self) -> int:
-        """Wait until it is over; return its code, negative for a signal."""
+        """Wait until it ends; return its exit code, negative for a signal."""
         return self.process.wait(PATIENCE_S)
 
     def living(self) -> list[processes.Proc]:
-        """Return what is left of the scheduler and its task."""
+        """Return the live processes of the scheduler and its task."""
         return list(processes.marked([self._mark.encode()]))
 
     def clear(self) -> None:
@@ -137,13 +137,13 @@ class Call:
 
 
 def is_watching(pid: int) -> bool:
-    """Tell whether a call waits for a change of the state file."""
+    """Return whether a call waits for a change of the state file."""
     folder = Path(f"/proc/{pid}/fd")
     return any(os.path.islink(fd) and os.readlink(fd) == "anon_inode:inotify" for fd in folder.iterdir())
 
 
 def normal(text: str, prog: str) -> str:
-    """Return output without what differs from run to run; how usage is broken into lines does not matter."""
+    """Return output without the parts that differ from run to run; line breaks in the usage do not matter."""
     text = MOMENT.sub("<TIME>", PID.sub("<N>", re.sub(r"PGID: \d+", "PGID: <N>", text)))
     text = re.sub(rf"^{prog}: ", "<PROG>: ", text.replace(f"usage: {prog} ", "usage: <PROG> "), flags=re.MULTILINE)
     head, usage, rest = text.partition("usage: ")

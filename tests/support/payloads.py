@@ -1,4 +1,4 @@
-"""Texts that are more than text where somebody forgets to treat them as data: markup, scripts, escapes, paths."""
+"""Texts that are more than text where they are not treated as data: markup, scripts, escapes, paths."""
 
 from __future__ import annotations
 

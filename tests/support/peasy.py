@@ -1,4 +1,4 @@
-"""GPUPeasy's server and page as people start them, and somebody who posts to them."""
+"""GPUPeasy's server and page as users start them, and a client for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class Answer(NamedTuple):
-    """What a server said."""
+    """An answer of a server."""
 
     status: int
     headers: dict[str, str]
@@ -31,17 +31,17 @@ class Answer(NamedTuple):
 
     @property
     def location(self) -> str:
-        """Return where it sends a browser, as one reads it."""
+        """Return where it redirects a browser, decoded."""
         return unquote_plus(self.headers["Location"])
 
     @property
     def messages(self) -> Any:
-        """Return what it tells in the address that it sends a browser to."""
+        """Return the messages in the address of its redirect."""
         return json.loads(self.location.partition("?messages=")[2])
 
 
 class Server:
-    """One of the two programs, or what the words name, running."""
+    """One of the two programs, or the named one, running."""
 
     def __init__(self, bench: Bench, program: str | None, *words: str) -> None:
         self.said = bench.folder / f"said-{os.urandom(4).hex()}"
@@ -93,11 +93,11 @@ class Server:
         return int(answer.json["jobID"])
 
     def info(self, number: int) -> dict[str, Any]:
-        """Return what is told of one job."""
+        """Return the facts about one job."""
         return dict(self.get(f"/jobinfo/{number}")["value"])
 
     def until(self, number: int, *status: str) -> dict[str, Any]:
-        """Wait until a job stands so; return it."""
+        """Wait until a job has a state; return it."""
         return wait_for(lambda: self.info(number), lambda info: info["status"] in (status or ("Succeeded", "Failed")))
 
     def stop(self, number: int = signal.SIGINT) -> int:
@@ -119,7 +119,7 @@ class Peasy:
 
     @property
     def page(self) -> Server:
-        """Return the page, started when it is first looked at."""
+        """Return the page, started on first use."""
         if self._page is None:
             self._page = Server(self.bench, "gpupeasy-gui", "--port", "0", "--core-port", str(self.core.port))
         return self._page

@@ -1,4 +1,4 @@
-"""Several unix users on one machine, each with a dibs of their own, and one lease folder for all.
+"""Several unix users on one machine, each with a separate dibs, and one lease folder for all.
 
 Made by root only. The interpreter that runs the tests may lie where nobody else can reach it, so the users get a
 Python environment of their own, built once and kept readable for all.
@@ -37,7 +37,7 @@ def reachable_python() -> str:
 
 
 def digest_of_sources() -> str:
-    """Return what tells these sources from others: names and bytes of all files that an installation is made of."""
+    """Return a digest of the sources: names and bytes of all files of an installation."""
     digest = hashlib.sha256()
     found = [
         ROOT / "pyproject.toml",
@@ -54,7 +54,7 @@ def digest_of_sources() -> str:
 
 
 def shared_environment() -> Path:
-    """Return an installation of dibs that every user can run, made anew when the sources changed."""
+    """Return an installation of dibs that every user can run, rebuilt when the sources changed."""
     place = Path(tempfile.gettempdir()) / f"dibs-test-people-{os.getuid()}-{digest_of_sources()}"
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,7 +70,7 @@ def shared_environment() -> Path:
 
 
 def make_user(name: str) -> pwd.struct_passwd:
-    """Return a user of this name, made if there is none."""
+    """Return a user of this name, created if there is none."""
     with open(Path(tempfile.gettempdir()) / "dibs-test-useradd.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -83,7 +83,7 @@ def make_user(name: str) -> pwd.struct_passwd:
 
 @dataclass
 class Person:
-    """A user with a home of their own."""
+    """A user with a separate home."""
 
     name: str
     uid: int
@@ -102,7 +102,7 @@ class Person:
         )  # fmt: skip
 
     def dibs(self, *words: str) -> str:
-        """Run `dibs ...` as this user; return what it printed."""
+        """Run `dibs ...` as this user; return its output."""
         with self.popen(*words) as process:
             out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err
@@ -121,11 +121,11 @@ class Person:
         return self.json("show", str(job))
 
     def gpus(self) -> list[dict[str, Any]]:
-        """Return what this user sees of the GPUs."""
+        """Return the GPUs as this user sees them."""
         return list(self.json("gpus")["gpus"])
 
     def close(self) -> None:
-        """End everything this user runs."""
+        """End all processes of this user."""
         for _ in range(50):
             listed = subprocess.run(["ps", "-o", "pid=", "-u", str(self.uid)], capture_output=True, text=True).stdout
             mine = [pid for pid in listed.split() if self.is_mine(int(pid))]

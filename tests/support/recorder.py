@@ -1,4 +1,4 @@
-"""Jobs that record what happened to them, and the judge who compares that with what the queue says.
+"""Jobs that record what happened to them, and checks that compare that with the state of the queue.
 
 The jobs write their own history with their own hands; nothing of dibs is trusted to tell it.
 """
@@ -16,7 +16,7 @@ FINISHED = ("done", "failed", "cancelled", "timeout", "lost")
 
 @dataclass(frozen=True)
 class Run:
-    """One time that a command really ran. `ended_ns` is None if it never came to its end."""
+    """One real run of a command. `ended_ns` is None if it never reached its end."""
 
     job: int
     attempt: int
@@ -26,13 +26,13 @@ class Run:
 
 
 def command(trace: Path, code: int = 0, seconds: float = 0.02) -> str:
-    """Return a shell command that records when it began and ended and on which devices, and exits with `code`."""
+    """Return a shell command that records its start, its end and its devices, and exits with `code`."""
     line = '$DIBS_JOB_ID $DIBS_ATTEMPT "$CUDA_VISIBLE_DEVICES" $(date +%s%N)'
     return f"echo B {line} >> {trace}; sleep {seconds}; echo E {line} >> {trace}; exit {code}"
 
 
 def runs(trace: Path) -> list[Run]:
-    """Return all runs in a trace, in the order in which they began."""
+    """Return all runs in a trace, in order of start."""
     began: list[tuple[int, int, tuple[str, ...], int]] = []
     ended: dict[tuple[int, int], int] = {}
     for line in trace.read_text().splitlines() if trace.exists() else []:
@@ -47,7 +47,7 @@ def runs(trace: Path) -> list[Run]:
 
 
 def check_once_each(found: list[Run]) -> None:
-    """No attempt ran twice."""
+    """Check that no attempt ran twice."""
     seen = defaultdict(int)
     for run in found:
         seen[run.job, run.attempt] += 1
@@ -55,7 +55,7 @@ def check_once_each(found: list[Run]) -> None:
 
 
 def check_no_overlap(found: list[Run]) -> None:
-    """No two runs used one device at the same time."""
+    """Check that no two runs used one device at the same time."""
     by_device: dict[str, list[Run]] = defaultdict(list)
     for run in found:
         for device in run.devices:
@@ -68,7 +68,7 @@ def check_no_overlap(found: list[Run]) -> None:
 
 
 def check_results(jobs: list[dict[str, Any]], codes: dict[int, int], found: list[Run], lost: int = 0) -> None:
-    """Every job is there, finished, ran exactly once, and its code is true; at most `lost` may be lost."""
+    """Check that every job is finished, ran exactly once, and has its exit code; at most `lost` may be lost."""
     ran = {run.job for run in found}
     assert {job["id"] for job in jobs} >= set(codes), "an accepted job is gone"
     missing = [job for job in jobs if job["state"] not in FINISHED]

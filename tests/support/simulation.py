@@ -1,4 +1,4 @@
-"""Simulated days: random queues, machines and neighbours, and a clock that jumps from event to event.
+"""Simulated days: random queues, machines and other users, and a clock that jumps from event to event.
 
 Pure and seeded: `world(seed, ...)` is always the same world, and `run` feeds one to a planner and tells of every plan.
 True run times are known here and to nobody else. Nothing is checked here; that is for the tests.
@@ -28,26 +28,26 @@ TYPES = ("NVIDIA A100", "Tesla T4")
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """A job as only its author knows it."""
+    """A job with facts that only its author knows."""
 
     id: JobId
     request: Request
-    #: When it joins the line: submitted, and its begin time is there.
+    #: When it joins the line: submitted, and its begin time has come.
     joins_at: int
-    #: How long it truly runs.
+    #: How long it really runs.
     takes_s: int
     priority: int = 0
     batch: int = 0
 
     @property
     def overruns(self) -> bool:
-        """Tell whether it takes longer than its limit says."""
+        """Return whether it takes longer than its limit."""
         return self.request.limit_s is not None and self.takes_s > self.request.limit_s
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Somebody else comes, waits in the machine-wide line for some devices, and holds them for a while."""
+    """Another user comes, waits in the machine-wide line for some devices, and holds them for a while."""
 
     comes_at: int
     stays_s: int
@@ -56,7 +56,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A device is unwell for a while."""
+    """A device is faulty for a while."""
 
     device: DeviceId
     from_at: int
@@ -65,7 +65,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Strangers:
-    """People without a lease use some of a device for a while."""
+    """Processes without a lease use some memory of a device for a while."""
 
     device: DeviceId
     from_at: int
@@ -75,12 +75,12 @@ class Strangers:
 
 @dataclass(frozen=True)
 class World:
-    """A machine, its rules, and all that will happen to it."""
+    """A machine, its rules, and all future events."""
 
     inventory: Inventory
     policy: Policy
     jobs: tuple[SimulatedJob, ...]
-    #: How many jobs of a batch may be under way at once.
+    #: How many jobs of a batch may run at once.
     at_once: dict[int, int] = field(default_factory=dict)
     visits: tuple[Visit, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -89,7 +89,7 @@ class World:
 
 @dataclass(frozen=True)
 class Step:
-    """One plan, and all that it was made of."""
+    """One plan, and its whole input."""
 
     now: int
     view: View
@@ -98,7 +98,7 @@ class Step:
     plan: Plan
 
     def after(self) -> View:
-        """Return the view once the starts of the plan are made."""
+        """Return the view after the starts of the plan."""
         started = {start.id: start.devices for start in self.plan.starts}
         new = [_active(job, started[job.id], self.now) for job in self.view.waiting if job.id in started]
         room = dict.fromkeys((job.batch for job in self.view.waiting), 0)
@@ -119,12 +119,12 @@ def _active(job: WaitingJob, devices: tuple[DeviceId, ...], now: int) -> Active:
 
 
 def run(world: World, decide: Planner = planner.plan) -> Iterator[Step]:
-    """Live through a world from its first event to its last; every plan is told of."""
+    """Simulate a world from its first event to its last; yield every plan."""
     return _Days(world, decide).steps()
 
 
 class _Days:
-    """A world on its way."""
+    """A world being simulated."""
 
     def __init__(self, world: World, decide: Planner) -> None:
         self.world, self.decide = world, decide
@@ -136,14 +136,14 @@ class _Days:
         self.ends: dict[JobId, int] = {}
         self.line: list[Visit] = []
         self.held: dict[DeviceId, tuple[int, str]] = {}
-        #: Until when somebody else shares a device, who, and with how many MiB.
+        #: Until when another user shares a device, who, and with how many MiB.
         self.shares: list[tuple[DeviceId, int, str, int]] = []
-        #: Our ticket, and how many others stand before it; None: we hold none.
+        #: Our ticket, and how many others are before it; None: we have none.
         self.ticket: choice.Want | None = None
         self.ahead = 0
 
     def steps(self) -> Iterator[Step]:
-        """Jump from event to event until nothing is to come."""
+        """Jump from event to event until there are no more."""
         now = -1
         while (soonest := min((at for at in self._moments() if at > now), default=None)) is not None:
             now = soonest
@@ -172,13 +172,13 @@ class _Days:
             self.queue[job.id] = job
         while self.visits and self.visits[0].comes_at <= now:
             self.line.append(self.visits.pop(0))
-            # Without a ticket of our own we would stand behind everybody.
+            # Without a ticket we would be behind everybody.
             self.ahead += self.ticket is None
         unwell = {fault.device for fault in self.world.faults if fault.from_at <= now < fault.until_at}
         return _with_strangers(_with_faults(self.world.inventory, unwell), self.world.strangers, now)
 
     def _serve_others(self, now: int, inventory: Inventory) -> None:
-        """Let the others collect what is theirs, by the same rule, those before them and our ticket first."""
+        """Let the others collect their devices, by the same rule, earlier tickets and ours first."""
         for visit in list(self.line):
             place = self.line.index(visit)
             before = [_want(other.collector) for other in self.line[:place]]
@@ -242,7 +242,7 @@ def _with_faults(inventory: Inventory, unwell: set[DeviceId]) -> Inventory:
 
 
 def _with_strangers(inventory: Inventory, strangers: Sequence[Strangers], now: int) -> Inventory:
-    """Return the devices with what people without a lease use of them now."""
+    """Return the devices with their current foreign use."""
     used = {each.device: each.memory for each in strangers if each.from_at <= now < each.until_at}
     if not used:
         return inventory
@@ -268,8 +268,8 @@ def world(
 ) -> World:
     """Make a world of one to three days.
 
-    Plain: jobs ask for any devices and nothing else. Where estimates hold no job outlives its limit, or the time that
-    is assumed of a job without one; otherwise some take up to four times as long.
+    Plain: jobs request any devices and nothing else. Where estimates hold, no job outlives its limit, or the time that
+    is assumed for a job without one; otherwise some take up to four times as long.
     """
     dice = Random(seed)
     count = dice.choice((0, 1, 2, 3, 4, 4, 8)) if not is_plain else dice.choice((2, 3, 4, 8))
@@ -298,7 +298,7 @@ def _policy(dice: Random, count: int, is_plain: bool) -> Policy:
 def _jobs(
     dice: Random, inventory: Inventory, policy: Policy, count: int, at_once: dict[int, int], is_plain: bool
 ) -> list[SimulatedJob]:
-    """Make jobs that are all possible here; some are submitted together, some begin later than their number says."""
+    """Make jobs that are all possible here; some are submitted together, some begin later than by number."""
     joins_at, jobs = 0, []
     for number in range(1, count + 1):
         joins_at += dice.choice((0, 0, dice.randint(0, 2 * HOUR_S * SECOND)))
@@ -342,7 +342,7 @@ def _request(dice: Random, inventory: Inventory, policy: Policy) -> Request:
 
 
 def _timed(dice: Random, job: SimulatedJob, policy: Policy, estimates_hold: bool, has_limits: bool) -> SimulatedJob:
-    """Say how long a job takes, mostly minutes, sometimes hours, and what its limit says."""
+    """Choose the duration of a job, mostly minutes, sometimes hours, and its limit."""
     takes_s = max(1, min(int(dice.lognormvariate(math.log(1800), 1.5)), 20 * HOUR_S))
     limit_s = None
     if has_limits and dice.random() < 0.8:
@@ -356,7 +356,7 @@ def _timed(dice: Random, job: SimulatedJob, policy: Policy, estimates_hold: bool
 
 
 def _sharing(dice: Random, job: SimulatedJob) -> SimulatedJob:
-    """Let a job share its devices, of which each has 24 GiB, mostly with little of them."""
+    """Let a job share its devices, of which each has 24 GiB, mostly with a small amount."""
     if not job.request.gpus or dice.random() < 0.4:
         return job
     gib = dice.choice((1, 2, 4, 6, 6, 8, 11, 12, 18, 24))

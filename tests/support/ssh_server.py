@@ -1,4 +1,4 @@
-"""A real ssh server of a test's own, and the tunnel that `dibs web` asks for over it."""
+"""A real ssh server for one test, and the tunnel that `dibs web` prints over it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ is_needed = pytest.mark.skipif(
 
 
 class Sshd:
-    """An ssh server for this user alone, with keys of its own; each connection is handed to a `sshd -i`."""
+    """An ssh server for this user only, with separate keys; each connection is handed to a `sshd -i`."""
 
     def __init__(self, folder: Path) -> None:
         assert SSHD is not None
@@ -37,7 +37,7 @@ class Sshd:
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
         if os.geteuid() == 0:
-            # Where it shuts the part of itself in that has no rights.
+            # The chroot of its unprivileged part.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         config = folder / "sshd_config"
         config.write_text(
@@ -77,7 +77,7 @@ class Sshd:
                 self._children.append(child)
 
     def run(self, command: str) -> str:
-        """Run a command over there."""
+        """Run a command on the server."""
         words = ["ssh", *self.options, *self.place, command]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, (done.stderr, self._errors.read_text())
@@ -85,7 +85,7 @@ class Sshd:
 
     def close(self) -> None:
         """End it."""
-        # A thread that waits to accept does not notice a close, but it does a shutdown.
+        # A thread that waits in accept does not notice a close, but it does notice a shutdown.
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self._thread.join(PATIENCE_S)
@@ -96,7 +96,7 @@ class Sshd:
 
 @contextlib.contextmanager
 def tunnel(bench: Bench, folder: Path) -> Iterator[dict[str, Any]]:
-    """Ask for the page over ssh, type the line that is printed as it stands, and hand on what was told with it."""
+    """Request the page over ssh, run the printed command unchanged, and yield the printed link."""
     sshd = Sshd(folder)
     try:
         environ = " ".join(f"{name}={shlex.quote(value)}" for name, value in bench.environ.items() if name != "HOME")
@@ -116,7 +116,7 @@ def tunnel(bench: Bench, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def can_connect(port: int) -> bool:
-    """Tell whether somebody listens."""
+    """Return whether somebody listens."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
     except ConnectionRefusedError:

@@ -1,4 +1,4 @@
-"""A pytest plugin for `scripts/test`: says loudly what was left out, and fails for it with DIBS_TEST_STRICT=1."""
+"""A pytest plugin for `scripts/test`: reports what was left out, and fails for it with DIBS_TEST_STRICT=1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IS_STRICT = os.environ.get("DIBS_TEST_STRICT") == "1"
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     """Turn a skipped test into a failed one."""
     report = yield
-    # A test that is expected to fail is reported as skipped too, but it ran.
+    # An expected failure is reported as skipped too, but it ran.
     if IS_STRICT and report.skipped and not hasattr(report, "wasxfail"):
         _fail(report)
     return report
@@ -37,7 +37,7 @@ def _fail(report: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many tests did not run; pytest's own summary names them."""
+    """Report how many tests did not run; pytest's own summary names them."""
     left_out = len(terminalreporter.getreports("skipped"))
     if left_out:
         terminalreporter.section(f"LEFT OUT: {left_out} (the reasons are below)", yellow=True, bold=True)

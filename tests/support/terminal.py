@@ -1,4 +1,4 @@
-"""A person at a terminal: runs the command line on a pty of its own, types, and reads the screen."""
+"""A user at a terminal: runs the command line on a pty, types, and reads the screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CTRL_Z = "\x1a"
 
 
 class Terminal:
-    """One command of dibs, or another program, on a terminal of so many columns."""
+    """One command of dibs, or another program, on a terminal of a given width."""
 
     def __init__(
         self, bench: Bench, *words: str, columns: int = 80, program: Sequence[str] = (), **environ: str
@@ -37,7 +37,7 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """Return all that was shown so far."""
+        """Return everything shown so far."""
         return self._shown.decode(errors="replace")
 
     def type(self, text: str) -> None:
@@ -45,7 +45,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def until(self, text: str) -> str:
-        """Read until `text` has been shown; return all that was."""
+        """Read until `text` is shown; return everything shown so far."""
         deadline = time.monotonic() + PATIENCE_S
         while text.encode() not in self._shown:
             if not self._read(deadline):
@@ -53,18 +53,18 @@ class Terminal:
         return self.screen
 
     def forget(self) -> None:
-        """Clear the screen in the reader's mind: what comes from now on is new."""
+        """Discard the screen: only what comes from now on is considered."""
         self._shown.clear()
 
     def end(self) -> tuple[int, str]:
-        """Read until the command ends; return its exit code and all that was shown."""
+        """Read until the command ends; return its exit code and everything it showed."""
         deadline = time.monotonic() + PATIENCE_S
         while self._read(deadline):
             pass
         return self.process.wait(PATIENCE_S), self.screen
 
     def hang_up(self) -> int:
-        """Lose the terminal, as when a window is closed; return the exit code (128 + n for signal n)."""
+        """Close the terminal, as when a window is closed; return the exit code (128 + n for signal n)."""
         os.close(self.master)
         self.master = -1
         code = self.process.wait(PATIENCE_S)
@@ -81,7 +81,7 @@ class Terminal:
         try:
             data = os.read(self.master, 65536)
         except OSError:
-            # The last one who had the terminal open is gone.
+            # The last process that had the terminal open is gone.
             data = b""
         self._shown += data
         return bool(data)

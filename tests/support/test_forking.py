@@ -1,4 +1,4 @@
-"""The warm interpreter of the tests: what it forks is a process like any other, and no end of one harms the next."""
+"""The warm interpreter of the tests: its children are ordinary processes, and the end of one does not affect others."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def nothing() -> Iterator[int]:
 
 
 def sleeper(nothing: int) -> forking.Forked:
-    """Start what lasts until it is ended."""
+    """Start a process that runs until it is ended."""
     return forking.start(None, ["sleep", "1000"], os.environ, Path("/"), [nothing] * 3)
 
 
 def traits(pid: int) -> dict[str, object]:
-    """Return what can be seen of a process from outside, and does not depend on how it was started."""
+    """Return what is visible of a process from outside, and does not depend on how it was started."""
     status = Path(f"/proc/{pid}/status").read_text()
     signals = re.findall(r"^Sig(Blk|Ign|Cgt):\s+(\S+)$", status, re.MULTILINE)
-    # The C library keeps those from 32 on for itself.
+    # The C library reserves those from 32 on.
     masks = {name: int(mask, 16) & 0x7FFFFFFF for name, mask in signals}
     return masks | {
         "umask": re.findall(r"^Umask:\s+(\d+)$", status, re.MULTILINE),
@@ -43,13 +43,13 @@ def traits(pid: int) -> dict[str, object]:
     }
 
 
-def test_a_command_line_says_the_same_as_in_a_fresh_interpreter(bench: Bench) -> None:
+def test_a_command_line_behaves_as_in_a_fresh_interpreter(bench: Bench) -> None:
     for words in (["version"], ["config"], ["help", "add"], ["nonsense"], ["lease", "--env", "--json"]):
         forked, fresh = bench.cli(*words), bench.fresh(*words)
         assert (forked.returncode, forked.stdout, forked.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
 
 
-def test_a_daemon_is_what_it_is_when_a_user_starts_it(bench: Bench) -> None:
+def test_a_daemon_equals_one_started_by_a_user(bench: Bench) -> None:
     """Its session, its folder, and the signals that it ignores, blocks and catches."""
     bench.start()
     assert [daemon.pid for daemon in bench.client.daemons] == [bench.pid()]
@@ -61,7 +61,7 @@ def test_a_daemon_is_what_it_is_when_a_user_starts_it(bench: Bench) -> None:
     assert forked == traits(pid)
 
 
-def test_a_process_has_no_descriptors_but_those_it_was_given(tmp_path: Path) -> None:
+def test_a_process_has_only_the_given_descriptors(tmp_path: Path) -> None:
     done = forking.run(None, ["ls", "/proc/self/fd"], os.environ, tmp_path)
     # The last one is that of `ls`, for the folder.
     assert done.stdout.split() == ["0", "1", "2", "3"]
@@ -70,14 +70,14 @@ def test_a_process_has_no_descriptors_but_those_it_was_given(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9), ("kill -TERM $$", -15), ("kill -INT $$", -2)]
 )
-def test_the_end_of_a_process_is_told_as_it_was(nothing: int, script: str, code: int) -> None:
+def test_the_exit_code_of_a_process_is_reported(nothing: int, script: str, code: int) -> None:
     process = forking.start(None, ["sh", "-c", script], os.environ, Path("/"), [nothing] * 3)
     assert process.wait() == code
     assert process.poll() == code
 
 
-def test_a_process_that_ended_is_gone_when_it_is_told(nothing: int) -> None:
-    """Nobody who counts processes afterwards finds a zombie."""
+def test_a_process_is_reaped_when_its_end_is_reported(nothing: int) -> None:
+    """Counting processes afterwards finds no zombie."""
     process = sleeper(nothing)
     seen = processes.look(process.pid)
     assert seen is not None
@@ -88,13 +88,13 @@ def test_a_process_that_ended_is_gone_when_it_is_told(nothing: int) -> None:
     assert now is None or now.key != seen.key
 
 
-def test_many_at_once_end_each_with_its_own_code(nothing: int) -> None:
+def test_many_concurrent_processes_end_with_their_own_codes(nothing: int) -> None:
     codes = list(range(100))
     many = [forking.start(None, ["sh", "-c", f"exit {code}"], os.environ, Path("/"), [nothing] * 3) for code in codes]
     assert [process.wait() for process in reversed(many)] == codes[::-1]
 
 
-def test_what_cannot_be_run_says_why_and_harms_nobody(tmp_path: Path) -> None:
+def test_a_program_that_cannot_run_gives_the_reason_and_affects_no_other(tmp_path: Path) -> None:
     done = forking.run(None, ["/no/such/program"], os.environ, tmp_path)
     assert done.returncode == 1
     assert "FileNotFoundError" in done.stderr
@@ -120,8 +120,8 @@ os.kill(first.pid, signal.SIGKILL)
 """
 
 
-def test_the_death_of_the_interpreter_is_told_with_its_cause_and_the_next_one_asks_a_new_one() -> None:
-    """In a test run of its own, whose warm interpreter nobody else uses."""
+def test_the_death_of_the_interpreter_is_reported_and_a_new_one_is_started() -> None:
+    """In a separate test run, whose warm interpreter nobody else uses."""
     command = [sys.executable, "-c", DYING]
     environ = os.environ | {"PYTHONPATH": str(Path(forking.__file__).parent)}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=forking.PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Somebody who reads a page and types every command of it, in one shell on one terminal, in a dibs of their own.
+"""Types every command of a page, in one shell on one terminal, in a separate dibs.
 
 What a page's jobs sleep (`sleep 20`, `time.sleep`) lasts until the page waits for them, so that what it shows in
 between stays as it is; see `fakes/page`. No page takes longer than its commands do.
@@ -28,15 +28,15 @@ from bench import PATIENCE_S, Bench, wait_for
 FAKES = Path(__file__).parent / "fakes"
 COLUMNS = 80
 ACTIVE = ("starting", "running", "stopping")
-#: Seconds that `write` repeats a look before it believes what is shown.
+#: Seconds for which `write` repeats a query before it accepts the output.
 BELIEF_S = 3.0
-#: Commands that come back when jobs have ended: while they last time passes.
+#: Commands that return when jobs have ended: time passes while they run.
 WAITS = re.compile(r"\bdibs (wait|follow|run|pipe|log (.* )?-f|.*--wait\b|.*--drain\b)|\b(schedule|sch) ")
-#: Commands that only look: typed again until they show what the page says.
+#: Commands that only query: typed again until they show what the page says.
 LOOKS = re.compile(
     r"(dibs( (status|show|why|log|config|doctor|gpus|daemon status)\b(?!.*( -f| drain| undrain)).*)?|cat .*|ls\b.*)$"
 )
-#: Reads the name of a file with commands, does them here, and says so with their exit code.
+#: Reads the name of a file with commands, runs them here, and reports their exit code.
 SHELL = r"""
 code=0
 while IFS= read -r -u 9 file; do (exit $code); . "$file"; code=$?; printf '\001%s\002' "$code"; done
@@ -47,7 +47,7 @@ class Typist:
     """One reader of one page."""
 
     def __init__(self) -> None:
-        # The length of this name is seen in tables that are fitted to the terminal, so it is always the same.
+        # The length of this name affects tables that are fitted to the terminal, so it is always the same.
         self.folder = Path(tempfile.mkdtemp(prefix="dibs-page-", dir="/tmp"))
         self.project = self.folder / "project"
         shutil.copytree(FAKES / "project", self.project)
@@ -64,10 +64,10 @@ class Typist:
             REAL_PYTHON=sys.executable,
         )
         self.bench.home.mkdir(0o700, parents=True)
-        # Whether a logout ends jobs depends on the machine: said today already.
+        # Whether a logout ends jobs depends on the machine: mark the hint as shown today.
         (self.bench.home / "told-logout").touch()
         self.gate = self.folder / ".time-passes"
-        #: Something was not as the page says: what follows is not waited for.
+        #: Something differed from the page: later commands are not waited for.
         self.is_astray = False
         self._start()
 
@@ -84,14 +84,14 @@ class Typist:
         os.close(slave)
 
     def put(self, name: str, text: str) -> None:
-        """Write a file that the page shows; one with #! can be run."""
+        """Write a file that the page shows; one with #! is executable."""
         path = self.folder / name[2:] if name.startswith("~/") else self.project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755 if text.startswith("#!") else 0o644)
 
     def type(self, command: str) -> tuple[int, str]:
-        """Type a command; return its exit code and what was shown."""
+        """Type a command; return its exit code and its output."""
         if not WAITS.search(command):
             return self._type(command)
         self.gate.touch()
@@ -103,7 +103,7 @@ class Typist:
         return code, seen
 
     def look(self, step: blocks.Step, patience_s: float) -> tuple[int, str]:
-        """Type a command that only looks until it shows what is expected, or patience is over."""
+        """Type a query until it shows what is expected, or the deadline is over."""
         deadline = time.monotonic() + patience_s
         while True:
             code, seen = self.type(step.command)
@@ -135,12 +135,12 @@ class Typist:
         return int(found[1]), self._told(seen[: found.start()].decode())
 
     def _told(self, text: str) -> str:
-        """Return what was shown as a page tells it: with a home and a user that are nobody's."""
+        """Return the output as a page shows it: with a neutral home and user."""
         text = text.replace("\r\n", "\n").replace(str(self.folder), "~")
         return re.sub(rf"\b{re.escape(pwd.getpwuid(os.geteuid()).pw_name)}(?= (job|lease|waits) )", "ada", text)
 
     def close(self) -> None:
-        """End all that was started, and leave nothing behind."""
+        """End everything that was started, and leave nothing behind."""
         os.close(self.orders)
         self.shell.kill()
         self.shell.wait()
@@ -150,7 +150,7 @@ class Typist:
 
 
 def read(page: Path, patience_s: float = PATIENCE_S) -> list[tuple[blocks.Block, list[str], list[str]]]:
-    """Do all that a page says. Return its typed blocks, each with what was shown and with what was not as it says."""
+    """Execute a page. Return its typed blocks, each with the output and the differences from the page."""
     typist = Typist()
     told = []
     try:
@@ -191,13 +191,13 @@ def _do(typist: Typist, block: blocks.Block, patience_s: float) -> tuple[list[st
         else:
             seen = step.expected or ""
         outputs.append(seen)
-        # One who writes pages wants to see what is really shown, also after a difference.
+        # To write pages, the real output is needed even after a difference.
         typist.is_astray = bool(troubles) and patience_s > BELIEF_S
     return outputs, troubles
 
 
 def write(page: Path) -> None:
-    """Put what the commands of a page really show into it, where it says something else."""
+    """Put the real output of the commands of a page into it, where it differs."""
     text = page.read_text()
     for block, outputs, troubles in reversed(read(page, BELIEF_S)):
         if troubles and block.language == "console":

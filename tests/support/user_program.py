@@ -1,4 +1,4 @@
-"""A typed program of a user: `scripts/check` reads it with the types that `dibs` promises, a test runs it."""
+"""A typed program of a user: `scripts/check` checks it with the types of `dibs`, a test runs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dibs
 
 
 def main() -> list[str]:
-    """Use everything once, as one would in a program of one's own."""
+    """Use everything once, as a user's program would."""
     job: dibs.Job = dibs.submit(["echo", "hello"], gpus=0, time=timedelta(hours=1), env={"SEED": 1}, tags=("a", "b"))
     state: str = job.wait(timeout=600, check=True)
     code: int | None = job.exit_code
@@ -30,7 +30,7 @@ def main() -> list[str]:
 
 @dibs.lease(gpus=1)
 def half(number: int) -> float:
-    """Keep the types of what is decorated."""
+    """Keep the types of the decorated function."""
     return number / 2
 
 
@@ -40,7 +40,7 @@ def save(seconds_left: float) -> None:
 
 
 def wrong() -> None:
-    """Be told of mistakes by the type checker; each of these is one."""
+    """Make mistakes that the type checker must report; each of these is one."""
     dibs.submit("true", gpu=1)  # type: ignore[call-overload]
     dibs.submit("true", hold="yes")  # type: ignore[call-overload]
     dibs.job("12")  # type: ignore[arg-type]

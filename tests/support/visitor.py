@@ -1,4 +1,4 @@
-"""Visits of a real browser to the page, and all that must not happen on them. The fixtures are in `conftest.py`."""
+"""Visits of a real browser to the page, and what must not happen on them. The fixtures are in `conftest.py`."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from forking import PATIENCE_S
 
 expect.set_options(timeout=PATIENCE_S * 1000)
 
-#: Debian's chromium in a container: its sandbox needs what a container does not give, and there is no GPU to draw with.
+#: Debian's chromium in a container: its sandbox needs what a container forbids, and there is no GPU to draw with.
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
-#: What the browser itself says about an answer that is not 2xx, and about a daemon that is not there.
+#: What the browser itself logs about an answer that is not 2xx, and about a daemon that is not running.
 AWAY = ("net::ERR_CONNECTION_REFUSED", "net::ERR_EMPTY_RESPONSE", "net::ERR_CONNECTION_RESET", "net::ERR_INCOMPLETE")
 
 
 class Visits:
-    """The pages of one test, and all that must not have happened on them."""
+    """The pages of one test, and everything that must not have happened on them."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._contexts: list[BrowserContext] = []
         self.faults: list[str] = []
-        #: Set while the daemon is away on purpose: then the browser may say so.
+        #: Set while the daemon is stopped on purpose: then the browser may log it.
         self.may_be_away = False
 
     def context(self, **how: Any) -> BrowserContext:
-        """Return a browser of a new person; `how` as Playwright takes it."""
+        """Return a fresh browser session; `how` as Playwright takes it."""
         context = self._browser.new_context(**how)
         context.set_default_timeout(PATIENCE_S * 1000)
-        # As people choose it who need longer: no test has to be quick to undo something.
+        # The longest time for Undo: no test has to be quick.
         context.add_init_script("if (origin !== 'null') localStorage.setItem('dibs.undo_s', '300')")
         context.on("request", self._asked)
         context.on(
@@ -48,7 +48,7 @@ class Visits:
         return context
 
     def enter(self, link: str, path: str = "/", context: BrowserContext | None = None, **how: Any) -> Page:
-        """Open a page with a link that was made for it, and wait until it is in."""
+        """Open a page with a login link made for it, and wait until it is loaded."""
         page = (context or self.context(**how)).new_page()
         address, code = link.split("/#")
         page.goto(f"{address}{path}#{code}")
@@ -74,7 +74,7 @@ class Visits:
 
 
 def link_to(bench: Bench) -> str:
-    """Return a link that lets one browser in, as `dibs web` prints it."""
+    """Return a login link for one browser, as `dibs web` prints it."""
     done = bench.cli("web", "--json")
     assert done.returncode == 0, done.stderr
     return str(json.loads(done.stdout)["link"])
@@ -84,13 +84,13 @@ PageAt = Callable[..., Page]
 
 
 def complaints(page: Page) -> list[str]:
-    """Return what axe has to say against a page, one line a fault."""
+    """Return the violations that axe finds on a page, one line each."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {node['html'][:160]} ({each['help']})" for each in found for node in each["nodes"]]
 
 
 def heap_bytes(page: Page) -> int:
-    """Return what the scripts of a tab keep in memory, after what nobody needs is gone."""
+    """Return the memory of the scripts of a tab, after a garbage collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     return int(session.send("Runtime.getHeapUsage")["usedSize"])

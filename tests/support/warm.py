@@ -1,4 +1,4 @@
-"""A program: one interpreter that has imported all of dibs, and forks a process for each one that `forking` asks for.
+"""A program: one interpreter that has imported all of dibs, and forks a process for each request of `forking`.
 
 Such a process has its own arguments, environment, folder, streams and session, runs the same function as the real
 program, and ends with its own code; only the imports are not paid for again. What Python itself reads when it starts
@@ -34,7 +34,7 @@ from dibs_compat.gpupeasy import commands as gpupeasy
 from dibs_compat.schedule import sch, schedule
 from simple_gpu_scheduler import hypersearch, scheduler
 
-#: Most descriptors that come with one request.
+#: Most descriptors with one request.
 MOST_FDS = 16
 #: The first answer to a request: the pid, with a pidfd; or 0, when there is no process.
 BORN = struct.Struct("!i")
@@ -49,12 +49,12 @@ LATER = (
 
 
 def dibs() -> int:
-    """Be `python -m dibs`."""
+    """Run as `python -m dibs`."""
     fast_add.main()
     return cli.main()
 
 
-#: Every program that can be asked for.
+#: Every program that can be requested.
 PROGRAMS: dict[str, Callable[[], object]] = {
     "dibs": dibs,
     "daemon": daemon.main,
@@ -68,18 +68,18 @@ PROGRAMS: dict[str, Callable[[], object]] = {
 
 
 def warm_up() -> None:
-    """Import all that the programs may need."""
+    """Import everything the programs may need."""
     for verb in cli.VERBS:
         cli.load(verb)
     for name in LATER:
         import_module(name)
-    # Otherwise each child copies what it only looks at.
+    # Otherwise each child copies pages that it only reads.
     gc.freeze()
 
 
 def serve(asking: socket.socket) -> None:
-    """Fork for each request, and tell its asker of the birth and of the death, until nobody asks any more."""
-    #: Who is told of the death of a child, by its pidfd.
+    """Fork for each request, and report the start and the end to its client, until there are no more clients."""
+    #: The client to notify of the end of a child, by the child's pidfd.
     children: dict[int, socket.socket] = {}
     with selectors.DefaultSelector() as waiting:
         waiting.register(asking, selectors.EVENT_READ)
@@ -87,17 +87,17 @@ def serve(asking: socket.socket) -> None:
             for key, _ in waiting.select():
                 if key.fd in children:
                     waiting.unregister(key.fd)
-                    bury(key.fd, children.pop(key.fd))
+                    report_exit(key.fd, children.pop(key.fd))
                 elif (request := receive(asking)) is None:
                     end(children)
                     return
-                elif (pidfd := bear(*request)) is not None:
+                elif (pidfd := fork_child(*request)) is not None:
                     children[pidfd] = request[1]
                     waiting.register(pidfd, selectors.EVENT_READ)
 
 
 def receive(asking: socket.socket) -> tuple[dict[str, Any], socket.socket, list[int]] | None:
-    """Return a request, whom to answer, and its descriptors; None when nobody asks any more."""
+    """Return a request, its client, and its descriptors; None when there are no more clients."""
     word, fds, _, _ = socket.recv_fds(asking, 1, MOST_FDS)
     if not word:
         return None
@@ -106,8 +106,8 @@ def receive(asking: socket.socket) -> tuple[dict[str, Any], socket.socket, list[
         return json.loads(file.read()), socket.socket(fileno=asker), ends
 
 
-def bear(request: dict[str, Any], asker: socket.socket, ends: Sequence[int]) -> int | None:
-    """Make the process that was asked for; return its pidfd."""
+def fork_child(request: dict[str, Any], asker: socket.socket, ends: Sequence[int]) -> int | None:
+    """Fork the requested process; return its pidfd."""
     try:
         pid = os.fork() or become(request, ends)
     except OSError as error:
@@ -117,14 +117,14 @@ def bear(request: dict[str, Any], asker: socket.socket, ends: Sequence[int]) -> 
     finally:
         for fd in ends:
             os.close(fd)
-    # A child that is dead already is still there until `bury`: this is it and no stranger.
+    # A child that has already exited stays until `report_exit`: this is it and no other process.
     pidfd = os.pidfd_open(pid)
     tell(asker, BORN.pack(pid), (pidfd,))
     return pidfd
 
 
-def bury(pidfd: int, asker: socket.socket) -> None:
-    """Tell how a child ended. Until then it keeps its pid."""
+def report_exit(pidfd: int, asker: socket.socket) -> None:
+    """Report how a child ended. Until then it keeps its pid."""
     found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
     assert found is not None
     tell(asker, DIED.pack(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status), ())
@@ -133,7 +133,7 @@ def bury(pidfd: int, asker: socket.socket) -> None:
 
 
 def tell(asker: socket.socket, word: bytes, fds: Sequence[int]) -> None:
-    """Answer one who may not listen any more."""
+    """Answer a client that may have gone."""
     try:
         socket.send_fds(asker, [word], fds)
     except (BrokenPipeError, ConnectionResetError):
@@ -144,11 +144,11 @@ def end(children: dict[int, socket.socket]) -> None:
     """Leave nothing behind."""
     for pidfd, asker in children.items():
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        bury(pidfd, asker)
+        report_exit(pidfd, asker)
 
 
 def become(request: dict[str, Any], ends: Sequence[int]) -> NoReturn:
-    """Be the process that was asked for, and end with its code."""
+    """Become the requested process, and exit with its code."""
     code = 1
     try:
         _take_place(request, ends)
@@ -160,7 +160,7 @@ def become(request: dict[str, Any], ends: Sequence[int]) -> NoReturn:
     except SystemExit as error:
         code = _exit_code(error.code)
     except KeyboardInterrupt:
-        # As Python does, so that who waits sees the signal.
+        # As Python does, so that the parent sees the signal.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException:  # noqa: BLE001 - whatever it is, it ends this process and not the loop above
@@ -184,7 +184,7 @@ def _take_place(request: dict[str, Any], ends: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     time.tzset()
-    # In these two locales Python passes on bytes that are no text.
+    # In these two locales Python passes on bytes that are not UTF-8.
     lenient = "surrogateescape" if os.environ.get("LANG", "C") in ("C", "C.UTF-8") else "strict"
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", lenient)
     for number, name, errors in ((1, "stdout", lenient), (2, "stderr", "backslashreplace")):
@@ -202,7 +202,7 @@ def _exit_code(said: object) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """End as an interpreter does, but without taking it down, which costs as much as many a command line."""
+    """Exit like an interpreter, but without its teardown, which costs as much as many a command line."""
     try:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
@@ -211,7 +211,7 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        # As Python does when nobody can be told any more.
+        # As Python does when it cannot report any more.
         code = 120
     finally:
         os._exit(code)

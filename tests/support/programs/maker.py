@@ -1,4 +1,4 @@
-"""Take devices that nobody ever took, at the same moment as others do, and print the inodes of their files."""
+"""Take devices that were never taken before, at the same moment as others do, and print the inodes of their files."""
 
 import json  # noqa: F401  (loaded late by `survey`, when as another user we may not reach the interpreter)
 import os

@@ -1,4 +1,4 @@
-"""A process on a string: holds leases and tickets as told on stdin, one answer a line. First argument: the folder."""
+"""A process that holds leases and tickets as commanded on stdin, one answer per line. First argument: the folder."""
 
 import fcntl
 import json  # noqa: F401  (what is loaded late must be loaded before `uid`: afterwards we may not reach the interpreter)

@@ -1,4 +1,4 @@
-"""Share one device many times, or take it alone; prove with marker files that nobody has more than there is."""
+"""Share one device many times, or take it exclusively; prove with marker files that its memory is never exceeded."""
 
 import os
 import random
@@ -14,7 +14,7 @@ sys.stdin.readline()
 granted = 0
 for turn in range(times):
     mib = chance.choice((capacity_mib, *[chance.randint(100, 600)] * 4))
-    # One who takes it alone leaves nothing to anybody.
+    # An exclusive holder leaves nothing to others.
     share = device_lease.Share(mib, {"A": capacity_mib}, 4) if mib < capacity_mib else None
     try:
         (lease,) = device_lease.take(place, ["A"], device_lease.Note(f"sharer {seed}"), share)

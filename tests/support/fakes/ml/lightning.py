@@ -9,14 +9,14 @@ import pacing
 
 
 class Callback:
-    """Hears of batches."""
+    """Gets events of batches."""
 
     def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Hear of a batch."""
+        """Handle the end of a batch."""
 
 
 class Trainer:
-    """Counts steps, and keeps its count in a file."""
+    """Counts steps, and stores the count in a file."""
 
     def __init__(self, max_steps: int, default_root_dir: Path, callbacks: list[Callback]) -> None:
         self.max_steps = max_steps
@@ -26,11 +26,11 @@ class Trainer:
         self.callback_metrics = {"loss": 0.5}
 
     def save_checkpoint(self, path: Path) -> None:
-        """Keep the count."""
+        """Store the count."""
         path.write_text(str(self.global_step))
 
     def fit(self, model: object, data: object, ckpt_path: Path | None = None) -> None:
-        """Go on from a checkpoint, or begin."""
+        """Continue from a checkpoint, or begin."""
         if ckpt_path is not None:
             self.global_step = int(ckpt_path.read_text())
         print("from step", self.global_step, flush=True)

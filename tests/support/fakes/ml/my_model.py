@@ -1,3 +1,3 @@
-"""What the recipes train; the stand-ins do not look at it."""
+"""What the recipes train; the stand-ins ignore it."""
 
 data = dataset = model = object()

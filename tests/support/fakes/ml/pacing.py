@@ -1,9 +1,9 @@
-"""Lets the stand-ins for training libraries do a step only when somebody says so."""
+"""Lets the stand-ins for training libraries do a step only when the test allows it."""
 
 import sys
 
 
 def step() -> None:
-    """Say that a step is due, and wait for a line."""
+    """Print that a step is due, and wait for a line."""
     print("step", flush=True)
     sys.stdin.readline()

@@ -51,11 +51,11 @@ class Linear:
         return [self.weight]
 
     def state_dict(self) -> dict[str, float]:
-        """Return what is kept."""
+        """Return the state."""
         return {"weight": self.weight[0]}
 
     def load_state_dict(self, kept: dict[str, float]) -> None:
-        """Take what was kept."""
+        """Restore the state."""
         self.weight[0] = kept["weight"]
 
 
@@ -70,27 +70,27 @@ class SGD:
         """Do nothing."""
 
     def step(self) -> None:
-        """Do a step when somebody says so."""
+        """Do a step when the test allows it."""
         pacing.step()
         self.parameters[0][0] /= 2
         self.steps += 1
 
     def state_dict(self) -> dict[str, int]:
-        """Return what is kept."""
+        """Return the state."""
         return {"steps": self.steps}
 
     def load_state_dict(self, kept: dict[str, int]) -> None:
-        """Take what was kept."""
+        """Restore the state."""
         self.steps = kept["steps"]
 
 
 def save(what: object, path: Path) -> None:
-    """Keep something in a file."""
+    """Store an object in a file."""
     path.write_bytes(pickle.dumps(what))
 
 
 def load(path: Path) -> Any:
-    """Return what a file keeps."""
+    """Return the object stored in a file."""
     return pickle.loads(path.read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""A pretend NVIDIA driver: builds the fake library, and changes what it tells."""
+"""A fake NVIDIA driver: builds the fake library, and changes what it reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build(folder: Path) -> Path:
 
 
 class World:
-    """What the fake library tells, as lines of its state file (see the head of fake_nvml.c)."""
+    """What the fake library reports, as lines of its state file (see the head of fake_nvml.c)."""
 
     def __init__(self, library: Path, state: Path) -> None:
         self.library = library
@@ -35,7 +35,7 @@ class World:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables by which a daemon, and what it starts, finds this driver."""
+        """Return the variables with which a daemon and its children find this driver."""
         return {"DIBS_NVML_LIBRARY": str(self.library), "DIBS_FAKE_NVML_STATE": str(self.state)}
 
     def calls(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs a script as python does, but `time.sleep` lasts until the page lets time pass."""
+"""Runs a script as python does, but `time.sleep` lasts until the typist lets time pass."""
 
 import os
 import runpy

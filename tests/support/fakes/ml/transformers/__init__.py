@@ -10,28 +10,28 @@ import pacing
 
 
 class TrainerCallback:
-    """Hears of steps and numbers."""
+    """Gets events of steps and metrics."""
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Hear of numbers."""
+        """Handle metrics."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Hear of a step."""
+        """Handle the end of a step."""
 
 
 class TrainingArguments(SimpleNamespace):
-    """Whatever was said."""
+    """Any arguments."""
 
 
 class Trainer:
-    """Counts steps, and keeps its count in folders as the real one does."""
+    """Counts steps, and stores the count in folders as the real one does."""
 
     def __init__(self, model: object, args: Any, train_dataset: object, callbacks: list[TrainerCallback]) -> None:
         self.args = args
         self.callbacks = callbacks
 
     def train(self, resume_from_checkpoint: str | None = None) -> None:
-        """Go on from a checkpoint, or begin."""
+        """Continue from a checkpoint, or begin."""
         state = SimpleNamespace(global_step=0, is_world_process_zero=True)
         if resume_from_checkpoint:
             state.global_step = int(Path(resume_from_checkpoint, "trainer_state").read_text())
