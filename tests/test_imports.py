@@ -1,6 +1,6 @@
 """The direction of imports: one row per package, each may import those above it. And what each part may load.
 
-Import statements are read, not run, wherever they stand: at the top, in a function, or for the type checker alone.
+Import statements are read, not run, wherever they are: at the top, in a function, or for the type checker only.
 Two lines in a docstring are promises that are tested here: `Lean.` (cheap enough for `python -I -S`) and `Pure.` (no
 I/O, no clock).
 """

@@ -52,7 +52,7 @@ def test_a_setting_that_needs_a_restart_says_so(bench: Bench, config: Path) -> N
     )
 
 
-def test_a_variable_that_wins_is_named(bench: Bench, config: Path) -> None:
+def test_a_variable_that_overrides_the_file_is_named(bench: Bench, config: Path) -> None:
     done = bench.cli("config", "set", "grace", "2m", environ={"DIBS_GRACE": "5s"})
     assert (
         done.stderr
@@ -108,7 +108,7 @@ def test_the_file_is_checked_when_the_editor_is_left(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="LEFT OUT: the settings of the machine need root")
 def test_settings_of_the_machine_are_for_root_to_write_and_all_to_read(bench: Bench, config: Path) -> None:
-    """The mount namespace has an /etc of its own, so that this machine's settings stay as they are."""
+    """The mount namespace has a separate /etc, so that this machine's settings stay as they are."""
     script = """
         mount -t tmpfs tmpfs /etc
         "$@" config set --machine grace 1m

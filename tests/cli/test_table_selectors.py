@@ -1,6 +1,6 @@
 """Every verb that takes jobs, with every kind of selector, with and without --json, piped and on a terminal.
 
-The jobs that a selector means are worked out here once more, from what the queue looked like a moment before.
+The selected jobs are computed here a second time, from the queue as it was a moment before.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Every verb in each of its forms without jobs: what is on stdout when piped, with --json, and on a terminal; and every
-exit code that the documents name, produced for real.
+documented exit code, produced by a real command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every verb on a broken machine: no daemon, an unwritable disk, a closed output.
 
-One table of verbs for all of it. A verb that is not in the table is held to the common rules: one line at most, no
-traceback, and a code that says so.
+One table of verbs for all of it. The common rules apply to a verb outside the table: at most one line, no
+traceback, and a failure as exit code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mistakes on the command line with a queue of jobs: one line that says what to do, the right code, no change.
 
-Here are the mistakes that a daemon is asked about, or might be; those that are found without one are in
-`test_option_parsing`. The whole store is compared before and after.
+These mistakes reach a daemon, or might; those found without one are in `test_option_parsing`. The whole database
+is compared before and after.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recorded answers of GPUPeasy's server and page, replayed: the same, letter by letter.
 
-`<OUT>` is a folder, `<CWD>` that of the server. Where the old server was watched while jobs ran for two seconds, the
-queue is paused here, so that the moment is certain.
+`<OUT>` is a folder, `<CWD>` that of the server. Where the old server was recorded while jobs ran for two seconds,
+the queue is paused here, so that the state is certain.
 """
 
 from __future__ import annotations

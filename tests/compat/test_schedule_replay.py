@@ -1,7 +1,7 @@
 """The old scheduler's command lines, replayed: its recorded behaviour, and improvements (`now_...`).
 
-A case has the words, what the state file said before (which GPUs were available; null: no file) and after, and all
-that was printed. `waits` instead of a code means that it has to wait for ever.
+A case has the arguments, the state file before (which GPUs were available; null: no file) and after, and the whole
+output. `waits` instead of an exit code means that it has to wait for ever.
 """
 
 from __future__ import annotations

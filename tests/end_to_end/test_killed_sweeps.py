@@ -27,7 +27,7 @@ def kept(bench: Bench) -> int:
     return sum(bench.client.get("/v1/queue")["counts"].values())
 
 
-def test_every_point_is_stored_once_whoever_is_killed_meanwhile(bench: Bench) -> None:
+def test_every_point_is_stored_once_even_if_client_or_daemon_is_killed(bench: Bench) -> None:
     count = 12_000
     words = ["sweep", "true {a} {b}", "-p", "a=range(120)", "-p", "b=range(100)", "--name", "big", "--hold"]
     bench.start()

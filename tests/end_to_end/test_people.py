@@ -114,7 +114,7 @@ def test_a_ticket_for_all_gpus_is_served_among_small_jobs(pair: Callable[[str], 
     many = [int(word) for word in ann.dibs("add", "--file", "many").split()]
     until_started(ann, many[3])
     big = ben.add("echo $CUDA_VISIBLE_DEVICES", "-g", "4")
-    # Otherwise a slow start of his daemon could come after the last of her jobs.
+    # Otherwise a slow start of Ben's daemon could come after the last of Ann's jobs.
     until_waiting(ann, ben.name)
     gate.touch()
     seen = wait_for(lambda: ben.show(big), lambda job: job["finished_at"] is not None)

@@ -186,7 +186,7 @@ def test_each_command_gets_the_requested_number_of_gpus(bench: Bench) -> None:
     assert done.stdout == "1,2\n" * 3
 
 
-def test_commands_share_a_gpu_when_asked_to(bench: Bench) -> None:
+def test_commands_share_a_gpu_on_request(bench: Bench) -> None:
     """Empty GPUs come first, then a second command on each: all four run at once with one lease per GPU."""
     wait = f"touch $0.$DIBS_GPU_INDICES; {GATE}"
     process = start(bench, "--gpu-ids", "0,1", "--per-gpu", "2")

@@ -107,7 +107,7 @@ def test_again_also_reruns_finished_points_but_not_waiting_or_running_ones():
     assert sweeps.fate("running", again=True) is Fate.RUNNING
 
 
-def test_a_deleted_run_cannot_be_retried_and_is_submitted_anew():
+def test_a_deleted_run_cannot_be_retried_and_becomes_a_new_job():
     assert sweeps.fate("failed", has_job=False) is Fate.NEW
     assert sweeps.fate("done", has_job=False) is Fate.DONE
 

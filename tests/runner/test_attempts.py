@@ -1,4 +1,4 @@
-"""The files of an attempt are never ambiguous: whoever dies at whatever point, the command runs at most once."""
+"""The files of an attempt are never ambiguous: whichever process dies at any point, the command runs at most once."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_crash_point_strikes_at_the_requested_pass(bench: Bench, wanted: str, 
 
 @pytest.mark.parametrize(("runner_dies", "examiner_dies", "delay"), PAIRS)
 def test_runner_and_examiner_may_both_die(bench: Bench, runner_dies: str, examiner_dies: str, delay: str) -> None:
-    """Whoever recovers next, perhaps with a late runner, it runs at most once."""
+    """Whichever process recovers next, even with a late runner, the command runs at most once."""
     bench.spec(command(1))
     bench.spec(command(2), start=2)
     first = bench.begin(DIBS_CRASH=runner_dies, DIBS_DELAY=delay)

@@ -1,7 +1,7 @@
 """Properties of simulated days, and small queues against a second implementation of the rule.
 
-A world is its kind and its seed, and both are in the name of the test: `pytest -k "kept-7"` lives through it again.
-`DIBS_PROVE=1` makes it thousands of days.
+A world is its kind and its seed, and both are in the name of the test: `pytest -k "kept-7"` simulates it again.
+`DIBS_PROVE=1` simulates thousands of days.
 """
 
 import dataclasses

@@ -1,13 +1,13 @@
 """The fenced blocks of a page, and how each is executed.
 
-    ```console          commands after `$ ` (`> ` goes on), and what they print; a line `...` stands for any lines
+    ```console          commands after `$ ` (`> ` continues), and their output; a line `...` matches any lines
     ```sh               commands alone: each must succeed
-    ```python train.py  a file: it is put where the commands run
+    ```python train.py  a file: it is written where the commands run
     ```... norun: why   shown, but not run here
     <!-- unseen: CMD -->   typed without being shown
-    <!-- later -->         time passes: what runs comes to its end
+    <!-- later -->         time passes: running jobs end
 
-Pure: typing is the business of `typist`.
+Pure: `typist` does the typing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Processes of dibs for the price of a fork, made by the one warm interpreter of this test run (`warm`).
 
-A process is told apart from its pid by a pidfd, and its end is told by its parent, so nothing here can meet a
-stranger or wait for a process that is gone. If the interpreter itself dies, the next who asks is told why.
+A process is identified by a pidfd, and its parent reports its end, so nothing here can signal another process or
+wait for one that is gone. If the interpreter itself dies, the next request reports why.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Project:
         self._leases = folder / "leases"
         self._leases.mkdir(exist_ok=True)
         self.place = device_lease.Folder(str(self._leases))
-        # A mark by which all our processes are found, whoever is their parent by then.
+        # A mark by which all our processes are found, whatever their parent is by then.
         self._mark = f"GPU_TASK_TEST={os.urandom(8).hex()}"
         name, _, value = self._mark.partition("=")
         kept = ("PATH", "HOME", "LANG", "USER")

@@ -1,7 +1,7 @@
 """Several unix users on one machine, each with a separate dibs, and one lease folder for all.
 
-Made by root only. The interpreter that runs the tests may lie where nobody else can reach it, so the users get a
-Python environment of their own, built once and kept readable for all.
+Needs root. The interpreter that runs the tests may not be readable for other users, so they get a separate Python
+environment, built once and readable for all.
 """
 
 from __future__ import annotations

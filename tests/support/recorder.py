@@ -1,6 +1,6 @@
 """Jobs that record what happened to them, and checks that compare that with the state of the queue.
 
-The jobs write their own history with their own hands; nothing of dibs is trusted to tell it.
+The jobs write their own history, independently of dibs.
 """
 
 from __future__ import annotations

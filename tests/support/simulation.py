@@ -1,7 +1,7 @@
 """Simulated days: random queues, machines and other users, and a clock that jumps from event to event.
 
-Pure and seeded: `world(seed, ...)` is always the same world, and `run` feeds one to a planner and tells of every plan.
-True run times are known here and to nobody else. Nothing is checked here; that is for the tests.
+Pure and seeded: `world(seed, ...)` is always the same world, and `run` feeds one to a planner and yields every plan.
+True run times are known only here. Nothing is checked here; that is for the tests.
 """
 
 from __future__ import annotations

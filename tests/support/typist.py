@@ -1,7 +1,7 @@
 """Types every command of a page, in one shell on one terminal, in a separate dibs.
 
-What a page's jobs sleep (`sleep 20`, `time.sleep`) lasts until the page waits for them, so that what it shows in
-between stays as it is; see `fakes/page`. No page takes longer than its commands do.
+A sleep in a job of a page (`sleep 20`, `time.sleep`) lasts until the page waits for the job, so that the output in
+between is stable; see `fakes/page`. No page takes longer than its commands do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A program: one interpreter that has imported all of dibs, and forks a process for each request of `forking`.
 
 Such a process has its own arguments, environment, folder, streams and session, runs the same function as the real
-program, and ends with its own code; only the imports are not paid for again. What Python itself reads when it starts
-(`PYTHON...`, an encoding) is that of this interpreter, so tests about those start a real one.
+program, and exits with its own code; only the imports are shared. What Python itself reads at its start (`PYTHON...`,
+an encoding) is that of this interpreter, so tests about those start a real one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ ID = "0123456789abcdef0123456789abcdef"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 
-#: Another user, whoever runs the tests.
+#: Another user than the one that runs the tests.
 STRANGER = 54321
 
 MOUNTS = """\

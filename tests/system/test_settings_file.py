@@ -26,7 +26,7 @@ def load(file: Path) -> settings.Settings:
     return settings.load({"DIBS_CONFIG": str(file)}, site=Path("/nonexistent"))
 
 
-def test_the_first_setting_makes_the_file_for_its_owner_alone(file: Path) -> None:
+def test_the_first_setting_creates_a_private_file(file: Path) -> None:
     set_value(file, "grace", "2m")
     assert file.read_text() == 'grace = "2m"\n'
     assert file.stat().st_mode & 0o777 == 0o600

@@ -1,7 +1,7 @@
 """A real browser for tests of the page: Debian's chromium, driven by Playwright; one for each test worker.
 
-A test gets pages that came in through the real link. At its end each of them must have been quiet: no error on its
-console, none in a script, nothing refused by the Content-Security-Policy, no request to another host.
+A test gets pages that used a real login link. None of them may have had an error: none on its console, none in a
+script, nothing refused by the Content-Security-Policy, no request to another host.
 """
 
 from __future__ import annotations

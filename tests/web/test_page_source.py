@@ -1,5 +1,5 @@
-"""The page as it lies in the package: its libraries are what VENDOR.txt says, its source keeps the rules, its pure
-functions do what their tests say."""
+"""The source of the page: its libraries match VENDOR.txt, its source follows the rules, and its pure functions pass
+their tests."""
 
 from __future__ import annotations
 
