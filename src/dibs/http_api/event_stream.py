@@ -51,7 +51,7 @@ Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which events to receive."""
 
-    job: Annotated[Id | None, msgspec.Meta(description="only what happens to this job")] = None
+    job: Annotated[Id | None, msgspec.Meta(description="Only events of this job.")] = None
 
 
 class Channel:

@@ -20,7 +20,7 @@ LARGEST_BODY = 256 * 1024 * 1024
 #: Seconds one long poll may take.
 LONGEST_WAIT_S = 60.0
 #: A query parameter for it.
-Seconds = Annotated[float, msgspec.Meta(description="Seconds, at most 60, for which an answer may be waited for.")]
+Seconds = Annotated[float, msgspec.Meta(description="How long to wait for a result, in seconds; at most 60.")]
 #: A whole number that SQLite can hold.
 Whole = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 

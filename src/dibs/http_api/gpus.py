@@ -29,7 +29,7 @@ from dibs.system.locks import Folder
 class HistoryQuery(Struct, forbid_unknown_fields=True, kw_only=True):
     """The length of the history."""
 
-    minutes: Annotated[Whole, Meta(description="For how many minutes one mean a minute is told.")] = 60
+    minutes: Annotated[Whole, Meta(description="How many minutes of history to return, one mean per minute.")] = 60
 
 
 async def get_gpus(daemon: Daemon) -> machine_answers.Gpus:

@@ -31,17 +31,17 @@ MOST_EVENTS = 20_000
 class WaitQuery(Struct, forbid_unknown_fields=True, kw_only=True):
     """The jobs to wait for."""
 
-    select: Annotated[list[str], Meta(description="Selectors; without any, all that are unfinished now.")] = []
-    seen: Annotated[Whole, Meta(description="Answer when another number than this has finished.")] = -1
-    mark: Annotated[str, Meta(description="What the answer before said: the same jobs again.")] = ""
+    select: Annotated[list[str], Meta(description="Selectors. Default: all unfinished jobs.")] = []
+    seen: Annotated[Whole, Meta(description="Answer when the number of finished jobs differs from this.")] = -1
+    mark: Annotated[str, Meta(description="`mark` of the previous answer: wait for the same jobs.")] = ""
     wait_s: Seconds = 0.0
 
 
 class ChangesQuery(Struct, forbid_unknown_fields=True, kw_only=True):
     """The changes to return."""
 
-    select: Annotated[list[str], Meta(description="These jobs, at once.")] = []
-    since: Annotated[Whole, Meta(description="What happened after this event: what `cursor` said.")] = 0
+    select: Annotated[list[str], Meta(description="Return these jobs at once.")] = []
+    since: Annotated[Whole, Meta(description="Return changes after this event: `cursor` of the previous answer.")] = 0
     wait_s: Seconds = 0.0
 
 

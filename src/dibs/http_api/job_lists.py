@@ -32,23 +32,29 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The filters and the order of a list."""
 
     select: Annotated[list[str], Meta(description="Selectors as on the command line; several are a union.")] = []
-    state: Annotated[str, Meta(description="Words such as failed,timeout, or unfinished, finished, active, bad.")] = ""
-    project: Annotated[str, Meta(description="Of this project.")] = ""
-    tag: Annotated[str, Meta(description="With this tag.")] = ""
-    sweep: Annotated[Id | None, Meta(description="Runs of the sweep that has this id.")] = None
-    gpu: Annotated[str, Meta(description="Whose latest attempt got this GPU: its index, its id or a part of it.")] = ""
-    name: Annotated[str, Meta(max_length=selectors.LONGEST_PATTERN, description="A glob of the name.")] = ""
-    text: Annotated[str, Meta(max_length=1000, description="A part of the name or the command, in any case.")] = ""
-    since: Annotated[str, Meta(description="Submitted from then on: 2d (ago), 08:00, or a date and time.")] = ""
-    until: Annotated[str, Meta(description="Submitted before that; as `since`.")] = ""
-    sort: Annotated[str, Meta(description=f"One of {', '.join(pages.SORTS)}; with - in front the other way.")] = "-id"
+    state: Annotated[
+        str, Meta(description="States such as failed,timeout, or the groups unfinished, finished, active, bad.")
+    ] = ""
+    project: Annotated[str, Meta(description="Jobs of this project.")] = ""
+    tag: Annotated[str, Meta(description="Jobs with this tag.")] = ""
+    sweep: Annotated[Id | None, Meta(description="Runs of the sweep with this id.")] = None
+    gpu: Annotated[
+        str, Meta(description="Jobs whose latest attempt ran on this GPU: its index, its id or a part of the id.")
+    ] = ""
+    name: Annotated[str, Meta(max_length=selectors.LONGEST_PATTERN, description="A glob for the name.")] = ""
+    text: Annotated[str, Meta(max_length=1000, description="A part of the name or the command; case is ignored.")] = ""
+    since: Annotated[str, Meta(description="Submitted at or after this time: 2d (ago), 08:00, or a date and time.")] = (
+        ""
+    )
+    until: Annotated[str, Meta(description="Submitted before this time; same format as `since`.")] = ""
+    sort: Annotated[str, Meta(description=f"One of {', '.join(pages.SORTS)}; a leading - reverses the order.")] = "-id"
 
 
 class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
     """A page of a list. Without parameters, or with `select` alone, the answer is not paged."""
 
-    limit: Annotated[Limit | None, Meta(description="Jobs on a page; 100 if only others are given.")] = None
-    cursor: Annotated[str, Meta(description="What `next` of the page before said.")] = ""
+    limit: Annotated[Limit | None, Meta(description="Jobs per page. Default with other page parameters: 100.")] = None
+    cursor: Annotated[str, Meta(description="`next` of the previous page.")] = ""
 
     @property
     def is_paged(self) -> bool:

@@ -36,13 +36,13 @@ Lines = Annotated[int, Meta(ge=0, le=MOST_TAIL)]
 class AttemptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The attempt of a job."""
 
-    attempt: Annotated[Attempt | None, Meta(description="The newest if it is left out.")] = None
+    attempt: Annotated[Attempt | None, Meta(description="Default: the newest attempt.")] = None
 
 
 class LogQuery(AttemptQuery, forbid_unknown_fields=True, kw_only=True):
     """The output of a job."""
 
-    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$", description="stderr where it has a file of its own.")] = (
+    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$", description="stderr if it has a separate file.")] = (
         "stdout"
     )
 
@@ -50,29 +50,29 @@ class LogQuery(AttemptQuery, forbid_unknown_fields=True, kw_only=True):
 class WholeQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
     """The part of the output; a `Range` header selects one too."""
 
-    tail: Annotated[Lines | None, Meta(description="Only the last so many lines.")] = None
-    download: Annotated[bool, Meta(description="As a file to be kept.")] = False
+    tail: Annotated[Lines | None, Meta(description="Only the last N lines.")] = None
+    download: Annotated[bool, Meta(description="Send it as a download.")] = False
 
 
 class SearchQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
     """A search in the output."""
 
-    text: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT, description="What a line must have.")]
-    regex: Annotated[bool, Meta(description="The text is a regular expression of Python.")] = False
-    case: Annotated[bool, Meta(description="Small and capital letters differ.")] = False
-    from_: Annotated[Byte, Meta(description="Look from this byte on: what `next` said.")] = msgspec.field(
-        default=0, name="from"
+    text: Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT, description="The text to search for.")]
+    regex: Annotated[bool, Meta(description="The text is a Python regular expression.")] = False
+    case: Annotated[bool, Meta(description="Match case.")] = False
+    from_: Annotated[Byte, Meta(description="Search from this byte on: `next` of the previous answer.")] = (
+        msgspec.field(default=0, name="from")
     )
-    limit: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="Lines in one answer.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="Most lines per answer.")] = 100
 
 
 class LinesQuery(LogQuery, forbid_unknown_fields=True, kw_only=True):
     """Where to start counting lines."""
 
-    from_: Annotated[Byte, Meta(description="Count from this byte on: what `next` said.")] = msgspec.field(
+    from_: Annotated[Byte, Meta(description="Count from this byte on: `next` of the previous answer.")] = msgspec.field(
         default=0, name="from"
     )
-    line: Annotated[Byte, Meta(description="Lines that end before it: what `line` said.")] = 0
+    line: Annotated[Byte, Meta(description="Number of lines before it: `line` of the previous answer.")] = 0
 
 
 async def get_log(daemon: Daemon, request: web.Request, id: JobId, query: WholeQuery) -> web.StreamResponse:

@@ -39,7 +39,9 @@ MOST_TEXTS = 2000
 class JobQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """When to return a job."""
 
-    until: Annotated[str, Meta(description="When it has started or finished.", pattern="^(started|finished)?$")] = ""
+    until: Annotated[
+        str, Meta(description="Wait until the job has started or finished.", pattern="^(started|finished)?$")
+    ] = ""
     wait_s: Seconds = 0.0
 
 

@@ -87,14 +87,14 @@ class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
 class SweepsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The sweeps to return."""
 
-    name: Annotated[str | None, Meta(description="Those that this name or glob means; without counts.")] = None
+    name: Annotated[str | None, Meta(description="Sweeps that match this name or glob, without counts.")] = None
 
 
 class ResultsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The runs to return."""
 
     most: Annotated[Whole, Meta(description="The most runs to return; 0: all.")] = 0
-    after: Annotated[str, Meta(description="What `next` said.")] = ""
+    after: Annotated[str, Meta(description="`next` of the previous answer.")] = ""
 
 
 async def post_sweeps(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:

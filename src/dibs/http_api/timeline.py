@@ -25,8 +25,8 @@ MOST_PAST, MOST_PLANNED = 5000, 200
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The time range; running and planned jobs are always included."""
 
-    since: Annotated[str, Meta(description="From then on: 2d (ago), 08:00, or a date and time.")] = "6h"
-    until: Annotated[str, Meta(description="Before that; now if it is left out.")] = ""
+    since: Annotated[str, Meta(description="Start of the timeline: 2d (ago), 08:00, or a date and time.")] = "6h"
+    until: Annotated[str, Meta(description="End of the timeline. Default: now.")] = ""
 
 
 def get_timeline(daemon: Daemon, reader: Reader, query: TimelineQuery) -> Timeline:

@@ -24,7 +24,7 @@ MOST_SUMS, MOST_WAITS = 5000, 10
 class UsageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The days to report."""
 
-    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="So many days, today included.")] = 7
+    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="Number of days, including today.")] = 7
 
 
 def days(today: date, many: int) -> list[tuple[date, int, int]]:

@@ -42,7 +42,9 @@ Name = Annotated[str, msgspec.Meta(max_length=1000)]
 class DryRunQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Whether to only check the request."""
 
-    dry_run: Annotated[str, msgspec.Meta(description="Anything: check and tell everything, and change nothing.")] = ""
+    dry_run: Annotated[
+        str, msgspec.Meta(description="Any value: check the submission and return the result without storing it.")
+    ] = ""
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
