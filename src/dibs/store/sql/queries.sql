@@ -51,7 +51,7 @@ INSERT INTO jobs (id, request, {spec}, submitted_at, is_ready, rank)
 VALUES (:id, :request, {:spec}, :submitted_at, :is_ready, :rank)
 
 -- name: make_arriving
--- What sets many alike jobs apart from each other, on their way into the queue.
+-- The values in which many otherwise equal jobs differ, while they are submitted.
 CREATE TEMP TABLE IF NOT EXISTS arriving (
     id INTEGER PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, number INTEGER, place INTEGER,
     argv TEXT, point TEXT, params TEXT, folder TEXT
@@ -73,14 +73,14 @@ DELETE FROM arriving
 INSERT OR IGNORE INTO dependencies (job, needs, "when") VALUES (:job, :needs, :when)
 
 -- name: dependants
--- All jobs that wait, or waited, for this one.
+-- All jobs that depend, or depended, on this one.
 SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job
 
 -- name: first_dependants
 SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job LIMIT :most
 
 -- name: outcomes
--- What became of the jobs that this one waits for; one that is no longer there counts as unfinished for ever.
+-- The outcomes of the jobs that this one depends on; a deleted job counts as unfinished for ever.
 SELECT needs, "when", outcome FROM dependencies LEFT JOIN jobs ON jobs.id = needs WHERE job = :id
 
 -- name: set_ready
@@ -91,7 +91,7 @@ SELECT id FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :sinc
 ORDER BY begin_at
 
 -- name: to_begin
--- The jobs that wait for their time, the next ones first.
+-- The jobs that wait for their begin time, the next ones first.
 SELECT id, begin_at FROM jobs WHERE state = 'queued' AND is_ready = 0 AND begin_at > :now ORDER BY begin_at LIMIT :most
 
 -- name: next_begin
@@ -125,7 +125,7 @@ INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted',
 WHERE id BETWEEN :first AND :last
 
 -- name: move
--- A job as it stands after an event; what was asked does not change.
+-- Store a job after an event; its spec does not change.
 UPDATE jobs SET state = :state, outcome = :outcome, cause = :cause, attempt = :attempt, start = :start,
     dead_starts = :dead_starts, retried = :retried, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
     started_at = :started_at, finished_at = :finished_at, remark = :remark
@@ -163,7 +163,7 @@ FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: lines
--- The distinct requests somebody waits with, and how many more of their batch may start.
+-- The distinct requests of waiting jobs, and how many more of their batch may start.
 SELECT requests.id, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, batches.id, at_once - active
 FROM lines JOIN requests ON requests.id = lines.request JOIN batches ON batches.id = lines.batch WHERE lines.queued > 0
 
@@ -202,8 +202,8 @@ SELECT attempt, outcome, cause, exit_code, signal, allocation, started_at, finis
 WHERE job = :job ORDER BY attempt
 
 -- name: usage
--- For how long jobs had devices, by day, project and sweep; and in how many of the minutes that were watched meanwhile a
--- device was idle. What goes on counts until now.
+-- How long jobs had devices, by day, project and sweep; and in how many of the sampled minutes of that time a
+-- device was idle. Running attempts count until now.
 WITH days AS (
     SELECT key AS day, json_extract(value, '$[0]') AS since, json_extract(value, '$[1]') AS until FROM json_each(:days)
 ), stays AS (
@@ -232,7 +232,7 @@ LEFT JOIN sweeps ON sweeps.id = held.sweep
 ORDER BY ms DESC, 1, 2, 3 LIMIT :most
 
 -- name: waits
--- How long the jobs that began in between had waited for devices: the one in the middle, and those that waited longest.
+-- How long the jobs that started in the range had waited for devices: the median, and the longest waits.
 WITH first AS (
     SELECT job, started_at FROM attempts WHERE attempt = 1 AND finished_at > :since AND allocation <> '[]'
     UNION ALL
@@ -248,7 +248,7 @@ SELECT id, name, wait, total, place = (total + 1) / 2 FROM ranked
 WHERE place = (total + 1) / 2 OR place > total - :most ORDER BY place DESC
 
 -- name: attempts_between
--- What was under way on devices at some time in between, what ended last first.
+-- The attempts that used devices at some time in the range, the last to end first.
 SELECT attempts.job, name, attempts.attempt, attempts.outcome, attempts.allocation, attempts.started_at, attempts.finished_at
 FROM attempts JOIN jobs ON jobs.id = attempts.job
 WHERE attempts.finished_at >= :since AND attempts.started_at < :until AND attempts.allocation <> '[]'
@@ -264,7 +264,7 @@ INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPD
 1
 
 -- name: where_ids
--- One value however many ranges there are, a list of [first, last]: an expression of SQLite may not be very deep.
+-- One value for any number of ranges, a list of [first, last]: SQLite limits the depth of an expression.
 jobs.id IN (
     SELECT chosen.id FROM json_each(?) AS ends
     JOIN jobs AS chosen ON chosen.id BETWEEN json_extract(ends.value, '$[0]') AND json_extract(ends.value, '$[1]'))
@@ -313,11 +313,11 @@ instr(jobs.allocation, '"' || ? || '"')
 (jobs.name LIKE ? ESCAPE '\' OR jobs.command LIKE ? ESCAPE '\')
 
 -- name: where_between
--- The plus: in the order of the page, which ends when it is full.
+-- The plus keeps the order of the page, so that the query ends when the page is full.
 +jobs.submitted_at >= ? AND +jobs.submitted_at < ?
 
 -- name: page
--- One arm of a page: jobs by their place in the sort. Arms are merged, each of them in the order of an index.
+-- One arm of a page: jobs by their sort key. Arms are merged; each is read in the order of an index.
 SELECT {sort} AS place, jobs.id AS id FROM jobs WHERE {where}
 
 -- name: arm_ended
@@ -351,7 +351,7 @@ jobs.id
 jobs.submitted_at
 
 -- name: sort_started
--- What has no moment yet comes before all that have one.
+-- Jobs without this time come before all that have one.
 coalesce(jobs.started_at, -1)
 
 -- name: sort_finished
@@ -367,7 +367,7 @@ CASE WHEN jobs.started_at IS NULL THEN -1 ELSE coalesce(jobs.finished_at, ?) - j
 jobs.name
 
 -- name: page_ids
--- The ids of a whole list as one JSON text, made without a Python object for each of a million.
+-- The ids of a whole list as one JSON text, without a Python object for each of a million.
 SELECT count(*), json_group_array(id) FROM ({page})
 
 -- name: jobs_by_id
@@ -375,7 +375,7 @@ SELECT {columns} FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wan
 JOIN requests ON requests.id = jobs.request ORDER BY wanted.key
 
 -- name: make_crowd
--- The jobs of one change of many, and for those that end for the sake of another, which.
+-- The jobs of one bulk change, and for those that end because of a dependency, which one.
 CREATE TEMP TABLE IF NOT EXISTS crowd (id INTEGER PRIMARY KEY, need INTEGER)
 
 -- name: clear_crowd
@@ -385,7 +385,7 @@ DELETE FROM crowd
 INSERT INTO crowd (id) SELECT jobs.id FROM jobs WHERE ({where})
 
 -- name: gather_doomed
--- Those who wait, however far away, for one of the crowd to be done.
+-- All jobs that need one of the crowd done, directly or through others.
 WITH RECURSIVE doomed (id) AS (
     SELECT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job
     WHERE "when" = 'done' AND state IN ('held', 'queued')
@@ -420,17 +420,17 @@ SELECT id, attempt, outcome, cause, exit_code, signal, allocation, started_at, f
 WHERE id IN (SELECT id FROM crowd)
 
 -- name: waiters_of_crowd
--- Those for whom the end of the crowd may change something.
+-- The waiting jobs that depend on one of the crowd.
 SELECT DISTINCT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job
 WHERE state IN ('held', 'queued') ORDER BY job
 
 -- name: noticed_of_crowd
--- The latest of the crowd of whose end somebody wants to hear, by a command of their own or by one for all.
+-- The newest of the crowd that have a notify command, or all of them if the setting has one.
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE jobs.id IN (SELECT id FROM crowd) AND (:is_for_all OR notify IS NOT NULL) ORDER BY jobs.id DESC LIMIT :most
 
 -- name: gather_revived
--- Those who were cancelled, however far away, because one of the crowd had not succeeded.
+-- All jobs that were cancelled, directly or through others, because one of the crowd did not succeed.
 WITH RECURSIVE revived (id) AS (
     SELECT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job WHERE cause = 'dependency'
     UNION
@@ -449,7 +449,7 @@ SELECT jobs.id FROM crowd JOIN jobs ON jobs.id = crowd.id JOIN requests ON reque
 WHERE cause = 'oom' AND vram > 0 ORDER BY jobs.id
 
 -- name: retry_crowd
--- As a rule those who are revived never ran, and have no attempt behind them.
+-- Jobs that were cancelled with a dependency usually never ran, so their attempt number stays.
 UPDATE jobs SET state = 'queued', attempt = attempt + (start > 0 OR crowd.need IS NULL), retried = 0, start = 0,
     dead_starts = 0, allocation = '[]', pid = NULL, outcome = NULL, cause = NULL, exit_code = NULL, signal = NULL,
     started_at = NULL, finished_at = NULL, remark = NULL FROM crowd WHERE jobs.id = crowd.id
@@ -461,7 +461,7 @@ UPDATE jobs SET state = :state, remark = NULL WHERE id IN (SELECT id FROM crowd)
 SELECT id FROM jobs WHERE id IN (SELECT id FROM crowd) AND is_ready = 0 ORDER BY id
 
 -- name: unsure_of_crowd
--- Those of whom it is to be seen whether they may stand in line.
+-- The jobs whose readiness has to be checked.
 SELECT id FROM jobs WHERE id IN (SELECT id FROM crowd)
     AND (is_ready = 0 OR EXISTS (SELECT 1 FROM dependencies WHERE job = jobs.id)) ORDER BY id
 
@@ -492,7 +492,7 @@ UPDATE jobs SET request = :request, {spec = :spec} WHERE id = :id
 DELETE FROM dependencies WHERE job = :job
 
 -- name: needs_in_turn
--- All jobs that these wait for, or that those wait for, and so on, themselves included.
+-- All direct and indirect dependencies of these jobs, including the jobs themselves.
 WITH RECURSIVE needed (id) AS (
     SELECT value FROM json_each(:ids)
     UNION
@@ -519,11 +519,11 @@ ON CONFLICT (device) DO UPDATE SET reason = excluded.reason, at = excluded.at
 DELETE FROM drained WHERE device = :device
 
 -- name: needed
--- Finished jobs for which somebody still waits.
+-- Finished jobs that unfinished ones depend on.
 SELECT DISTINCT needs FROM dependencies JOIN jobs ON jobs.id = job WHERE state <> 'finished'
 
 -- name: finished_first
--- The oldest finished jobs for which nobody waits.
+-- The oldest finished jobs that no unfinished one depends on.
 SELECT id FROM jobs WHERE state = 'finished' AND NOT EXISTS (
     SELECT 1 FROM dependencies JOIN jobs AS waiter ON waiter.id = job
     WHERE needs = jobs.id AND waiter.state <> 'finished')
@@ -542,7 +542,7 @@ SELECT count(*) FROM jobs WHERE state = 'finished' AND finished_at < :moment
     AND (SELECT max(id) FROM events WHERE job = jobs.id) <= :event
 
 -- name: gather_forgettable
--- Of these, those that are finished, for which nobody waits, and whose numbers are kept.
+-- Of these, the jobs that can be deleted: finished, no unfinished dependants, metrics stored.
 INSERT INTO crowd (id) SELECT jobs.id FROM json_each(:ids) AS wanted JOIN jobs ON jobs.id = wanted.value
 WHERE state = 'finished' AND NOT EXISTS (SELECT 1 FROM results WHERE job = jobs.id AND numbers IS NULL) AND NOT EXISTS (
     SELECT 1 FROM dependencies JOIN jobs AS waiter ON waiter.id = job
@@ -555,7 +555,7 @@ INSERT OR REPLACE INTO forgotten (id, with_checkpoints) SELECT id, :with_checkpo
 DELETE FROM events WHERE job IN (SELECT id FROM crowd)
 
 -- name: forget_dependencies
--- Only finished jobs are left that named them.
+-- Only finished jobs still name them.
 DELETE FROM dependencies WHERE needs IN (SELECT id FROM crowd)
 
 -- name: forget_jobs
@@ -568,11 +568,11 @@ SELECT id FROM forgotten WHERE with_checkpoints = :with_checkpoints ORDER BY id
 DELETE FROM forgotten WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: forget_environs
--- Captured environments that no job needs any more: they may hold secrets.
+-- Captured environments that no job uses any more: they may contain secrets.
 DELETE FROM environs WHERE id NOT IN (SELECT environ FROM jobs WHERE environ IS NOT NULL)
 
 -- name: forget_submissions
--- Those of which no job is left.
+-- Submissions whose jobs are all deleted.
 DELETE FROM submissions WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id BETWEEN first AND last) RETURNING key
 
 -- name: add_submission
@@ -588,7 +588,7 @@ SELECT key FROM submissions
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'
 
 -- name: changed_since
--- How the jobs stand to which something happened after an event, each once; of the next so many events.
+-- The state of each job that changed between two events, each once.
 SELECT jobs.id, coalesce(outcome, state), attempt FROM (
     SELECT DISTINCT job FROM events WHERE id > :since AND id <= :until) AS news
 JOIN jobs ON jobs.id = news.job
@@ -614,7 +614,7 @@ INSERT INTO sweeps (project, name, command, argv, folder, metric, goal, definiti
 VALUES (:project, :name, :command, :argv, :folder, :metric, :goal, :definition, :batch, :created_at)
 
 -- name: update_sweep
--- What may differ the next time it is submitted.
+-- What may change when it is submitted again.
 UPDATE sweeps SET folder = :folder, metric = coalesce(:metric, metric), goal = coalesce(:goal, goal),
     definition = :definition
 WHERE id = :id
@@ -634,7 +634,7 @@ SELECT id, project, name FROM sweeps WHERE name = :word OR project || '/' || nam
 ORDER BY id
 
 -- name: next_index
--- One after the greatest index that a run of a sweep has, or had.
+-- One more than the greatest index that a run of a sweep has, or had.
 SELECT 1 + max(coalesce((SELECT max(number) FROM jobs WHERE sweep = :sweep), -1),
     coalesce((SELECT max(number) FROM results WHERE sweep = :sweep), -1))
 
@@ -642,14 +642,14 @@ SELECT 1 + max(coalesce((SELECT max(number) FROM jobs WHERE sweep = :sweep), -1)
 SELECT project, name FROM sweeps ORDER BY id DESC LIMIT :most
 
 -- name: open_batch
--- Its bad ends are counted anew: whoever submits it again has seen them.
+-- Its failures are counted from zero: submitting it again acknowledges them.
 UPDATE batches SET bad = 0, open_since = :at WHERE id = :id
 
 -- name: close_batch
 UPDATE batches SET open_since = NULL WHERE id = :id
 
 -- name: ended_while_open
--- The last of a batch that ended since it was opened.
+-- The last job of a batch that ended since it was opened.
 SELECT id FROM jobs WHERE state = 'finished' AND batch = :id
     AND finished_at >= (SELECT open_since FROM batches WHERE batches.id = :id)
 ORDER BY finished_at DESC, id DESC LIMIT 1
@@ -661,8 +661,8 @@ UPDATE batches SET size = size + :more WHERE id = :id
 UPDATE batches SET halt_first = :value WHERE id = :id
 
 -- name: runs_of_points
--- The newest run of each of these points; a point whose run was forgotten is known by its result. CROSS: the few points
--- first, each looked up by the index; SQLite would rather go through the whole sweep.
+-- The newest run of each of these points; a point whose job was deleted is known by its result. CROSS: the few points
+-- first, each found by the index; otherwise SQLite would scan the whole sweep.
 SELECT wanted.value, jobs.id, coalesce(jobs.outcome, jobs.state) FROM json_each(:points) AS wanted
 CROSS JOIN jobs ON jobs.id = (
     SELECT max(newest.id) FROM jobs AS newest WHERE newest.sweep = :sweep AND newest.point = wanted.value)
@@ -672,7 +672,7 @@ CROSS JOIN results ON results.sweep = :sweep AND results.point = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = wanted.value)
 
 -- name: runs_of_sweep
--- Runs as they stand, from one job on. The plus: by the ids, which go on where the last part ended.
+-- Runs in their current state, from one job on. The plus: ordered by id, so that the next part continues there.
 SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state), results.numbers,
     results.summaries, jobs.started_at, jobs.finished_at
 FROM jobs LEFT JOIN results ON results.sweep = jobs.sweep AND results.point = jobs.point
@@ -680,7 +680,7 @@ FROM jobs LEFT JOIN results ON results.sweep = jobs.sweep AND results.point = jo
 WHERE +jobs.sweep = :sweep AND jobs.id > :after ORDER BY jobs.id LIMIT :most
 
 -- name: forgotten_runs_of_sweep
--- What is left of runs whose job was forgotten.
+-- Results of runs whose job was deleted.
 SELECT NULL, attempt, number, params, outcome, numbers, summaries, started_at, finished_at FROM results
 WHERE sweep = :sweep AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = results.point)
 ORDER BY point LIMIT :most OFFSET :after
@@ -701,7 +701,7 @@ SELECT EXISTS (SELECT 1 FROM numbers WHERE job = :job AND numbers IS NULL)
     OR EXISTS (SELECT 1 FROM results WHERE job = :job AND numbers IS NULL)
 
 -- name: count_unread
--- The plus: by the index of those that are unread, which are few.
+-- The plus: use the index of unread results, which are few.
 SELECT count(*) FROM results WHERE +sweep = :sweep AND numbers IS NULL
 
 -- name: keep_numbers_of_run
@@ -731,7 +731,7 @@ DELETE FROM unwell WHERE device = :device
 INSERT OR REPLACE INTO accepted (device, why) VALUES (:device, :why)
 
 -- name: keep_use
--- An attempt that outlives a daemon is counted by both.
+-- An attempt that outlives a daemon is counted by both daemons.
 INSERT INTO uses (job, attempt, device, peak, mean, looks)
 SELECT :job, :attempt, :device, :peak, :mean, :looks WHERE EXISTS (SELECT 1 FROM jobs WHERE id = :job)
 ON CONFLICT DO UPDATE SET looks = looks + excluded.looks,
@@ -743,7 +743,7 @@ ON CONFLICT DO UPDATE SET looks = looks + excluded.looks,
 SELECT device, peak, mean, looks FROM uses WHERE job = :job AND attempt = :attempt ORDER BY device
 
 -- name: earlier_uses
--- What runs of the same command in the same folder used. Only so many of the newest rows are looked at.
+-- What runs of the same command in the same folder used. Only a fixed number of the newest rows is read.
 SELECT used.peak, used.looks, earlier.outcome = 'done' AND earlier.attempt = used.attempt
 FROM (SELECT job, attempt, peak, looks FROM uses ORDER BY job DESC LIMIT :most) AS used
 CROSS JOIN jobs AS earlier ON earlier.id = used.job
