@@ -1,4 +1,4 @@
-// The page: begins everything that lasts, and draws the header and the page of the path.
+// The page: starts the session and the stream, and draws the header and the page of the path.
 import { Command, Problem } from "./components/common.js";
 import * as dialogs from "./components/dialogs.js";
 import * as jobActions from "./components/job-actions.js";
@@ -25,7 +25,7 @@ function App() {
     <${toasts.Toasts} />`;
 }
 
-/** The top of every page: host, pages, whether what is shown is live, pausing the queue, the user. */
+/** The top of every page: host, navigation, whether the page is live, the pause button, the user. */
 function Header() {
   const { value: hello } = state.hello;
   const lit = find(router.place.value.path)?.route;
@@ -49,7 +49,7 @@ function Header() {
   <${Gone} />`;
 }
 
-/** The dot, with its word. */
+/** The status dot, with its text. */
 function Live() {
   const { state: word, retryAt } = state.connection.value;
   const wait = Math.max(0, Math.ceil((retryAt - state.now.value) / 1000));
@@ -57,7 +57,7 @@ function Live() {
   return html`<span class=${`live is-${word}`} role="status"><i></i>${text}</span>`;
 }
 
-/** What is to be known about a page that shows the past. */
+/** The banner of a page whose data is outdated. */
 function Gone() {
   if (!state.isStale.value) return null;
   const since = new Date(state.connection.value.since).toISOString();
@@ -67,7 +67,7 @@ function Gone() {
   </div>`;
 }
 
-/** What is shown to one without a token: one sentence and the command that helps. */
+/** The page without a token: one sentence and the command that helps. */
 function Login() {
   return html`<main class="login">
     <h1>dibs</h1>
@@ -90,7 +90,7 @@ function Page() {
   }, [route]);
   const isLive = state.connection.value.state === "live";
   useEffect(() => {
-    // The daemon went before the page's module was here; now it is back.
+    // The daemon stopped before the page's module was loaded; now it is back.
     if (error && isLive) location.reload();
   }, [isLive]);
   if (!found) return html`<main><h1>There is nothing at ${path}</h1><p><a href="/">Overview</a></p></main>`;
@@ -100,7 +100,7 @@ function Page() {
   return html`<main class=${state.isStale.value ? "stale" : ""}><h1 class="hidden">${found.title}</h1><${Component} key=${path} ...${found.names} /></main>`;
 }
 
-/** The tab says where it is, and how many jobs failed while nobody looked. */
+/** The title of the tab: the page, and how many jobs failed while the tab was hidden. */
 function keepTitle() {
   const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
   const plain = icon.href;

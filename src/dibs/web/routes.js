@@ -1,4 +1,4 @@
-// The table of pages: path, title, and the module that draws it, loaded when it is first wanted.
+// The table of pages: path, title, and the module that draws it, loaded on first use.
 import { match } from "./core/router.js";
 
 /**
@@ -27,7 +27,7 @@ export const ROUTES = [
 ];
 
 /**
- * Return the route of a path and what the path says, or null.
+ * Return the route of a path and its parameters, or null.
  * @param {string} path
  * @returns {{route: Route, names: Record<string, string>, title: string} | null}
  */

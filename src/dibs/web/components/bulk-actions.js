@@ -1,4 +1,4 @@
-// One verb for the selected jobs: their number is said before, what came of it after, with Undo where there is one.
+// One action for the selected jobs: shows their number before and the result after, with Undo where possible.
 import { plural } from "../core/format.js";
 import * as selection from "../core/selection.js";
 import { html, useState } from "../vendor/ui.js";
@@ -23,7 +23,7 @@ export function selected(picked, ids) {
 }
 
 /**
- * Do a verb to jobs; to more than one only after a question.
+ * Apply a verb to jobs; ask first if there are several.
  * @param {string} verb @param {number[]} ids
  */
 export async function act(verb, ids) {

@@ -1,11 +1,11 @@
-// Drawing on a canvas: sharp on every screen, and drawn anew when its size, its data or the colours change.
+// Drawing on a canvas: sharp on every screen, and redrawn when its size, its data or the colours change.
 import * as themes from "../core/themes.js";
 import { useLayoutEffect, useRef, useState } from "../vendor/ui.js";
 
 /** @typedef {{ctx: CanvasRenderingContext2D, width: number, height: number, colour: (name: string) => string}} Board in CSS pixels */
 
 /**
- * Return what a `<canvas ref=...>` needs so that `draw` fills it; `deps` are what the picture is made of.
+ * Return the ref for a `<canvas ref=...>` that `draw` fills; `deps` is everything the picture depends on.
  * @param {(board: Board) => void} draw @param {unknown[]} deps
  */
 export function useCanvas(draw, deps) {

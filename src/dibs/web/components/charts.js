@@ -17,8 +17,8 @@ const hour = (at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-
 const COLOURS = ["accent", "done", "wait", "warn", "bad", "quiet"];
 
 /**
- * A chart. `xs` in seconds when `isTime`, else plain numbers (steps); `ys` has one list a series, null where nothing is known.
- * `label` says in words what it shows.
+ * A chart. `xs` in seconds if `isTime`, otherwise numbers (steps); `ys` has one list per series, null if unknown.
+ * `label` describes it in words.
  * @param {{label: string, xs: number[], ys: (number | null)[][], series: Series[], height?: number, low?: number, high?: number, group?: string, isTime?: boolean}} props
  */
 export function Chart({ label, xs, ys, series, height = 150, low, high, group, isTime = true }) {
@@ -76,7 +76,7 @@ export function tick(value) {
 }
 
 /**
- * The ends of the upright axis: what was asked for, else the data with a little air.
+ * The ends of the vertical axis: as requested, otherwise the data with a small margin.
  * @param {number} least @param {number} most @param {number} [low] @param {number} [high]
  * @returns {[number, number]}
  */

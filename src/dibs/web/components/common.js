@@ -1,4 +1,4 @@
-// Small components that every page uses. Their looks are in app.css under the same names.
+// Small components that every page uses. Their styles are in app.css under the same names.
 import { errorText } from "../core/api.js";
 import { ago, clock } from "../core/format.js";
 import * as state from "../core/state.js";
@@ -65,7 +65,7 @@ export function Copy({ text, label = "copy", class: kind = "" }) {
       await navigator.clipboard.writeText(text);
       toasts.show("Copied.");
     } catch {
-      // No clipboard here (an old browser, or no permission): say it so that it can be copied by hand.
+      // No clipboard here (an old browser, or no permission): show the text so that it can be copied by hand.
       toasts.show(text);
     }
   };

@@ -43,7 +43,7 @@ export function Dialog({ title, isWide = false, onClose = close, children }) {
 }
 
 /**
- * Ask before something that cannot be undone; resolves to whether it may be.
+ * Ask before something that cannot be undone; resolves to the answer.
  * @param {{title: string, text: string, yes: string}} question
  * @returns {Promise<boolean>}
  */
@@ -66,7 +66,7 @@ export function confirm({ title, text, yes }) {
   });
 }
 
-/** Whatever dialog is open; once, in app.js. */
+/** The open dialog, if any; once, in app.js. */
 export function Dialogs() {
   return shown.value ? shown.value() : null;
 }

@@ -1,4 +1,4 @@
-// Every shortcut that holds now, in a dialog.
+// All current shortcuts, in a dialog.
 import { shortcuts as keys } from "../core/keys.js";
 import { html } from "../vendor/ui.js";
 import { Dialog } from "./dialogs.js";

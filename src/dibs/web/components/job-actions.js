@@ -1,5 +1,5 @@
-// Verbs on jobs, as buttons mean them: what was done is said, and can be undone where the daemon can undo it.
-// A cancel cannot be, so it is sent when the time for Undo is over, or when the page goes.
+// Verbs on jobs for buttons: the result is shown, with Undo where the daemon can undo it.
+// A cancel cannot be undone, so it is sent when the time for Undo is over, or when the page is left.
 import * as api from "../core/api.js";
 import { compact, plural } from "../core/format.js";
 import { signal } from "../vendor/ui.js";
@@ -42,7 +42,7 @@ function words(select) {
 }
 
 /**
- * Do a verb to jobs and say what came of it; `cancel` waits for Undo, the others are undone by their opposite.
+ * Apply a verb to jobs and show the result; `cancel` waits for Undo, the others are undone by their opposite.
  * @param {string} verb @param {readonly number[]} ids @param {Record<string, unknown>} [more]
  * @returns {Promise<import("../core/types.js").ActionResult | null>} null when it failed, or is not sent yet
  */
@@ -112,7 +112,7 @@ function forget(ids) {
 }
 
 /**
- * Move a waiting job in the line; `back` is what brings it back where it was.
+ * Move a waiting job in the queue; `back` is the move that undoes it.
  * @param {number} id @param {{to: string, other?: number}} where @param {{to: string, other?: number} | null} back
  */
 export async function move(id, where, back) {

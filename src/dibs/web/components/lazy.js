@@ -1,4 +1,4 @@
-// Parts that are loaded when they are first wanted: the first load has to stay small.
+// Parts that are loaded on first use: the first load has to stay small.
 import { html } from "../vendor/ui.js";
 import * as dialogs from "./dialogs.js";
 
@@ -19,15 +19,15 @@ export async function palette() {
   (await import("./palette.js")).open();
 }
 
-/** Where the browser keeps that somebody has switched notices on in Settings. */
+/** The key in local storage for notifications enabled in Settings. */
 export const NOTICES = "dibs.notices";
 
-/** Tell of jobs that end, where somebody wants that. */
+/** Notify about finished jobs, if enabled. */
 export async function notices() {
   if (localStorage.getItem(NOTICES)) (await import("./notifications.js")).begin();
 }
 
-/** Show the shortcuts that hold now. */
+/** Show the current shortcuts. */
 export async function help() {
   const { Help } = await import("./help.js");
   dialogs.open(() => html`<${Help} />`);

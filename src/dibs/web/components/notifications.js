@@ -1,4 +1,4 @@
-// Notices of the browser when jobs end while nobody looks at the page. Off until somebody switches them on in Settings.
+// Browser notifications about jobs that end while the page is hidden. Off until enabled in Settings.
 import * as router from "../core/router.js";
 import * as state from "../core/state.js";
 import { signal } from "../vendor/ui.js";
@@ -6,14 +6,14 @@ import { NOTICES } from "./lazy.js";
 
 /** @typedef {import("../core/types.js").JobEvent} JobEvent */
 
-/** Ends that are told one by one; more at once are one notice. */
+/** Ends that are notified one by one; more at once are one notification. */
 export const MOST = 3;
 
-/** Whether they are wanted. */
+/** Whether they are enabled. */
 export const isOn = signal(globalThis.localStorage?.getItem(NOTICES) === "on");
 
 /**
- * Return what is to be told of some events: the same tag replaces a notice, so that several tabs tell of an end once.
+ * Return the notifications for some events: an equal tag replaces one, so that several tabs notify of an end once.
  * @param {readonly JobEvent[]} events @returns {{title: string, tag: string, path: string}[]}
  */
 export function noticesOf(events) {
@@ -41,7 +41,7 @@ function tell(events) {
 
 let isBegun = false;
 
-/** Tell of ends from now on, where that is wanted; once a tab. */
+/** Notify about ends from now on, if enabled; once per tab. */
 export function begin() {
   if (isBegun || typeof Notification === "undefined") return;
   isBegun = true;
@@ -49,7 +49,7 @@ export function begin() {
 }
 
 /**
- * Switch notices on or off; resolves to why that could not be, or null.
+ * Enable or disable notifications; resolves to the reason if that failed, or null.
  * @param {boolean} wanted @returns {Promise<string | null>}
  */
 export async function choose(wanted) {

@@ -40,7 +40,7 @@ function fixed() {
 }
 
 /**
- * Return the entries in whose text all words of what was typed occur.
+ * Return the entries that contain all typed words.
  * @template {{text: string}} T
  * @param {readonly T[]} entries @param {string} typed
  */

@@ -1,9 +1,9 @@
-// Which rows of a long list are on the screen, and where they stand.
+// Which rows of a long list are on the screen, and at which position.
 //
 // Browsers cannot make an element as high as a million rows: past `TALLEST` the scroll position is scaled, so that its
 // end is still the end of the list.
 
-/** Pixels: the half of what the least able browser can scroll. */
+/** Pixels: half of the smallest limit of any browser. */
 export const TALLEST = 12_000_000;
 
 /** @typedef {{count: number, row: number, viewport: number}} List rows in all, height of one, height that is seen */
@@ -72,7 +72,7 @@ export function view(list, scrollTop, overscan = 10) {
 }
 
 /**
- * Return the scroll position at which `row` is seen whole: the present one if it is already.
+ * Return the scroll position at which `row` is fully visible: the current one if it already is.
  * @param {List} list
  * @param {number} scrollTop
  * @param {number} row

@@ -1,4 +1,4 @@
-// The submit dialog: what to run and on what, where and when it would start, and the line that does the same.
+// The submit dialog: the command and its options, where and when it would start, and the equivalent command line.
 import * as api from "../core/api.js";
 import { plural, starts } from "../core/format.js";
 import * as drafts from "../core/job-drafts.js";
@@ -9,7 +9,7 @@ import { Command, Field, Problem } from "./common.js";
 import { close, Dialog } from "./dialogs.js";
 import * as toasts from "./toasts.js";
 
-/** Milliseconds without a key after which it is asked when the job would start. */
+/** Milliseconds after the last key before the expected start is requested. */
 const PAUSE_MS = 350;
 const PRIORITIES = [["100", "urgent"], ["10", "high"], ["0", "normal"], ["-10", "low"]];
 

@@ -12,9 +12,9 @@ import { html, signal, useEffect, useRef } from "../vendor/ui.js";
  */
 
 const KEY = "dibs.undo_s";
-/** Seconds for which something can be undone: what most people need, and for those who need longer. */
+/** Seconds for Undo: the default, and longer choices. */
 const CHOICES_S = [8, 30, 300];
-/** Seconds for which something can be undone, as was chosen in this browser. */
+/** Seconds for Undo chosen in this browser. */
 export const undoFor = signal(Number(globalThis.localStorage?.getItem(KEY)) || CHOICES_S[0]);
 /** Milliseconds for which a message without Undo stays. */
 const SHOWN_MS = 5000;
@@ -24,7 +24,7 @@ let newest = 0;
 export const toasts = signal(/** @type {Toast[]} */ ([]));
 
 /**
- * Show a message. `undo` adds the button; `gone` is called when the message goes, with whether it was undone.
+ * Show a message. `undo` adds the button; `gone` is called when it disappears, with whether it was undone.
  * @param {string} text
  * @param {{kind?: "plain" | "bad", undo?: () => void, gone?: (isUndone: boolean) => void}} [options]
  */
@@ -41,14 +41,14 @@ function dismiss(toast, isUndone) {
   toast.gone(isUndone);
 }
 
-/** Go to the next choice of how long things can be undone. */
+/** Switch to the next choice of the time for Undo. */
 export function nextUndoFor() {
   undoFor.value = CHOICES_S[(CHOICES_S.indexOf(undoFor.value) + 1) % CHOICES_S.length];
   localStorage.setItem(KEY, String(undoFor.value));
   show(`Messages with Undo stay for ${undoFor.value} s.`);
 }
 
-/** Undo the newest thing that can be. */
+/** Undo the newest action that can be undone. */
 export function undoNewest() {
   const toast = toasts.value.findLast((one) => one.undo);
   if (toast) dismiss(toast, true);

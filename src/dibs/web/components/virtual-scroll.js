@@ -1,4 +1,4 @@
-// A long list on the screen: measures its box, follows the scroll position, and says which rows to draw.
+// A long list on the screen: measures its box, follows the scroll position, and computes which rows to draw.
 import { useLayoutEffect, useRef, useState } from "../vendor/ui.js";
 import * as rowWindow from "./row-window.js";
 
@@ -30,7 +30,7 @@ export function useVirtualScroll(count, row, head = 0) {
     };
     /** @param {WheelEvent} event */
     const wheel = (event) => {
-      // Where a pixel of the box is many of the list, the wheel still moves by rows.
+      // Even if one pixel of the box stands for many rows, the wheel moves by rows.
       if (!rowWindow.isScaled(latest.current) || event.ctrlKey || event.deltaX) return;
       event.preventDefault();
       const top = rowWindow.topRow(latest.current, element.scrollTop) + event.deltaY / row;

@@ -1,4 +1,4 @@
-// Questions to the daemon and their answers. Whatever goes wrong becomes one `ApiError` with a text fit to be shown.
+// Requests to the daemon and their answers. Every error becomes an `ApiError` with a text for users.
 import * as session from "./session.js";
 
 export class ApiError extends Error {
@@ -18,7 +18,7 @@ export class ApiError extends Error {
  */
 
 /**
- * Return an address with its query; what is null, undefined or "" is left out, a list is repeated.
+ * Return an address with its query; null, undefined and "" are left out, a list repeats its parameter.
  * @param {string} path @param {Query} [query]
  */
 export function address(path, query = {}) {
@@ -33,7 +33,7 @@ export function address(path, query = {}) {
 }
 
 /**
- * Ask, and return the answer itself; for logs and downloads.
+ * Send a request and return the raw answer; for logs and downloads.
  * @param {string} method @param {string} path @param {unknown} [body] @param {Options} [options]
  * @returns {Promise<Response>}
  */

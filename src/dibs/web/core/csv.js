@@ -1,8 +1,8 @@
 // Tables as CSV that a spreadsheet opens without running anything.
 
 /**
- * One row a line, cells quoted where they must be. Text that a spreadsheet would take for a formula gets a quote before it;
- * nothing is an empty cell, and what is neither number nor text is JSON.
+ * One line per row, cells quoted where needed. Text that a spreadsheet would read as a formula gets a leading quote;
+ * a missing value is an empty cell, and anything but a number or text is JSON.
  * @param {readonly (readonly unknown[])[]} rows
  */
 export function csv(rows) {
@@ -24,6 +24,6 @@ export function download(name, text, type = "text/csv") {
   link.href = URL.createObjectURL(new Blob([text], { type }));
   link.download = name;
   link.click();
-  // The download has its own hold on it by the next turn.
+  // By the next turn of the loop the download holds its own reference.
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

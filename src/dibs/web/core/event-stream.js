@@ -1,4 +1,4 @@
-// One event stream, kept alive: reads /v1/events, goes on after a break where it ended, and tells what came.
+// One event stream, kept alive: reads /v1/events, continues after an interruption where it ended, and passes on the news.
 // It runs in the shared worker, or in the tab itself where there are no shared workers.
 
 /**
@@ -16,13 +16,13 @@
 
 /** Milliseconds without a sign of life (one comes every 15 s) after which a stream counts as dead. */
 const SILENCE_MS = 40_000;
-/** Milliseconds for which an answer is waited for: a daemon that is stopped takes connections, and says nothing. */
+/** Milliseconds to wait for an answer: a suspended daemon accepts connections and never answers. */
 const ANSWER_MS = 20_000;
 /** Failures in a row after which the daemon counts as gone. */
 const GONE_AFTER = 3;
 
 /**
- * Follow the events of the daemon and hand all news to `tell`. Nothing happens before `use` has a token.
+ * Follow the events of the daemon and pass all news to `tell`. Nothing happens before `use` has a token.
  * @param {(news: News) => void} tell
  * @param {typeof fetch} [ask] how the daemon is asked
  */
@@ -41,7 +41,7 @@ export function openEventStream(tell, ask = (...request) => fetch(...request)) {
 
   /** @param {Connection["state"]} state @param {number} [retryAt] */
   function become(state, retryAt = 0) {
-    // `since` is when it was last well, so it survives from reconnecting to gone.
+    // `since` is the last time it was connected, so it is kept from reconnecting to gone.
     const isWorse = state === "gone" && connection.state === "reconnecting";
     const since = state === connection.state || isWorse ? connection.since : Date.now();
     connection = { state, since, retryAt };
@@ -68,7 +68,7 @@ export function openEventStream(tell, ask = (...request) => fetch(...request)) {
       await read(answer.body, mine);
       throw new Error("the stream ended");
     } catch {
-      // Whatever it was, the answer is the same: try again, and say so meanwhile.
+      // After any error: report it and try again.
       if (reading === mine && token) again();
     }
   }
@@ -76,7 +76,7 @@ export function openEventStream(tell, ask = (...request) => fetch(...request)) {
   function again() {
     failures += 1;
     const wait = backOff(failures, Math.random());
-    // Before it is told, because whoever hears it may stop this.
+    // Before it is passed on, because the receiver may stop the stream.
     timer = setTimeout(connect, wait);
     become(failures > GONE_AFTER ? "gone" : "reconnecting", Date.now() + wait);
   }
@@ -118,7 +118,7 @@ export function openEventStream(tell, ask = (...request) => fetch(...request)) {
       }
       handOn();
       if (event === "hello") {
-        // What happened before the page was there is not news.
+        // Events from before the page was opened are not news.
         last ??= String(said.last);
         tell({ kind: "hello", hello: said });
       } else if (event === "counts") tell({ kind: "counts", counts: said.counts, queue: said.queue });
@@ -178,7 +178,7 @@ export function parser() {
       return;
     }
     const colon = line.indexOf(":");
-    // A comment: it only says that the other side lives.
+    // A comment: only a sign of life.
     if (colon === 0) return;
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
@@ -197,11 +197,11 @@ export function parser() {
   };
 }
 
-/** Milliseconds before the next try after so many failures; the last one holds from then on. */
+/** Milliseconds before the next attempt, by the number of failures; the last value is the maximum. */
 const BACK_OFF_MS = [300, 700, 1500, 3000, 6000, 10_000];
 
 /**
- * Return how long to wait after so many failures in a row; `chance` in 0..1 spreads many tabs and users a little.
+ * Return how long to wait after a number of consecutive failures; `chance` in 0..1 spreads many tabs and users a little.
  * @param {number} failures @param {number} chance
  */
 export function backOff(failures, chance) {

@@ -1,4 +1,4 @@
-// What the overview says in its first line, and on the cards of the GPUs. Pure: the time is handed in.
+// The summary line of the overview, and the texts on the GPU cards. Pure: the time is passed in.
 import { expected, gpuNames, ms, span } from "./format.js";
 
 /**
@@ -7,7 +7,7 @@ import { expected, gpuNames, ms, span } from "./format.js";
  * @typedef {{id: number, name: string, state: import("./types.js").Word, command: string, gpus: number, priority: number, reason: string, hint: string | null, expected_start: import("./types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null}} InLine
  */
 
-/** Hours of which failures are counted. */
+/** Hours for which failures are counted. */
 export const FAILED_FOR_H = 6;
 
 /**
@@ -48,7 +48,7 @@ export function nextStart(line, now) {
 }
 
 /**
- * Return the job of our queue for which somebody has a GPU, or null. Jobs of others are counted in their own queues.
+ * Return the job of our queue that has a GPU, or null. Job ids of other users belong to their own queues.
  * @param {{user: string | null, job: string | null} | undefined} held @param {string | undefined} me
  */
 export function ownJob(held, me) {
@@ -56,7 +56,7 @@ export function ownJob(held, me) {
 }
 
 /**
- * Return who has a GPU in words, and how worrying that is.
+ * Return who has a GPU as text, and its severity.
  * @param {Gpu} gpu @param {string | undefined} me
  * @returns {{text: string, job: number | null, kind: "" | "warn" | "bad" | "quiet"}}
  */
@@ -77,7 +77,7 @@ export function holder(gpu, me) {
 export const blockedText = (blocked) => `${blocked.text}: ${blocked.fix.replaceAll("`", "")}`;
 
 /**
- * Return the points of a sparkline as pairs in 0..1, left to right, of the last `forMs`; a hole is null.
+ * Return the points of a sparkline as pairs in 0..1, left to right, of the last `forMs`; a gap is null.
  * @param {readonly [string, number | null, number | null, ...unknown[]][]} samples at, memory, utilization, ...
  * @param {number} now @param {number} forMs @returns {([number, number] | null)[]}
  */
@@ -88,7 +88,7 @@ export function sparkline(samples, now, forMs) {
   for (const [moment, , use] of samples) {
     const at = ms(moment);
     if (at < now - forMs || use === null) continue;
-    // Nobody looked for a while: no line over what is not known.
+    // No readings for a while: leave a gap.
     if (at - before > forMs / 5) points.push(null);
     points.push([1 - (now - at) / forMs, Math.min(1, Math.max(0, use / 100))]);
     before = at;
@@ -97,7 +97,7 @@ export function sparkline(samples, now, forMs) {
 }
 
 /**
- * Return a GPU's samples of every look, and before the first of them one a minute.
+ * Return the single readings of a GPU, and one sample per minute before the first of them.
  * @template {readonly [string, ...unknown[]]} T
  * @param {readonly T[]} minutes @param {readonly T[]} recent
  */
@@ -110,7 +110,7 @@ export function joined(minutes, recent) {
 export const shortName = (name) => name.replace(/^(NVIDIA|AMD)\s+/i, "").replace(/^(GeForce|Radeon|Instinct|Tesla)\s+/i, "");
 
 /**
- * Return what brings a waiting job back to where it stands now: before its successor, or last.
+ * Return the move that brings a waiting job back to its current place: before its successor, or last.
  * @param {readonly {id: number, priority: number}[]} line @param {number} index
  * @returns {{to: string, other?: number}}
  */

@@ -1,11 +1,11 @@
-// Numbers and moments in words. Pure functions: the time of day is handed in.
+// Numbers and times as text. Pure functions: the current time is passed in.
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 /**
- * A span as people say it: "42 s", "12 min", "1h07m", "3d 4h". Two units at most.
+ * A duration: "42 s", "12 min", "1h07m", "3d 4h". Two units at most.
  * @param {number | null | undefined} seconds
  */
 export function span(seconds) {
@@ -20,7 +20,7 @@ export function span(seconds) {
 }
 
 /**
- * Milliseconds of an ISO moment; NaN for none.
+ * Milliseconds of an ISO time; NaN if missing.
  * @param {string | null | undefined} moment
  */
 export function ms(moment) {
@@ -28,7 +28,7 @@ export function ms(moment) {
 }
 
 /**
- * A moment seen from now: "just now", "5 min ago", "in 12 min".
+ * A time relative to now: "just now", "5 min ago", "in 12 min".
  * @param {string | null | undefined} moment @param {number} now in milliseconds
  */
 export function ago(moment, now) {
@@ -40,7 +40,7 @@ export function ago(moment, now) {
 }
 
 /**
- * A moment on the clock of whoever looks, with the day when it is not today: "14:03", "Tue 14:03", "3 Nov 14:03".
+ * A time in the zone of the browser, with the day if it is not today: "14:03", "Tue 14:03", "3 Nov 14:03".
  * @param {string | null | undefined} moment @param {number} now in milliseconds
  */
 export function clock(moment, now) {
@@ -63,7 +63,7 @@ export function took(from, to, now) {
 }
 
 /**
- * An expected start: the middle, and the range when it is worth telling. Null when nobody knows.
+ * An expected start: the middle, and the range if it matters. Null if unknown.
  * @param {{earliest: string, latest: string} | null | undefined} range @param {number} now
  * @returns {{about: string, range: string} | null}
  */
@@ -77,7 +77,7 @@ export function expected(range, now) {
 }
 
 /**
- * When and where a job is expected to start: "now, on GPU 0", "in ~29 min (18–40 min), on GPU 3"; "" when nobody knows.
+ * When and where a job is expected to start: "now, on GPU 0", "in ~29 min (18–40 min), on GPU 3"; "" if unknown.
  * @param {{earliest: string, latest: string, gpu_indices: number[]} | null | undefined} start @param {number} now
  */
 export function starts(start, now) {
@@ -186,7 +186,7 @@ export function ending(job) {
   return job.cause ?? "";
 }
 
-// Lines that say nothing about why: rules, empty ones, and what the shell or torchrun adds at the end.
+// Lines without information about the cause: rules, empty ones, and what the shell or torchrun adds at the end.
 const EMPTY_TALK = [
   /^[\s\-=*_~#.]*$/,
   /^\s*\^+\s*$/,
@@ -197,7 +197,7 @@ const EMPTY_TALK = [
 const TELLING = /(error|exception|out of memory|killed|no such|not found|denied|cannot|failed|abort|assert)/i;
 
 /**
- * The line of a log's end that tells most: the last that names an error at its left edge, else the last with words.
+ * The most informative line at the end of a log: the last that begins with an error, otherwise the last with words.
  * @param {string} text
  */
 export function lastLine(text) {

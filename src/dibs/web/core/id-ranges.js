@@ -1,4 +1,4 @@
-// Lists of job ids as long as the queue: as ranges that are never written out, or as the numbers themselves.
+// Lists of job ids as long as the queue: as ranges that are never expanded, or as the numbers themselves.
 import { compact, word } from "./format.js";
 
 export { compact };
@@ -49,7 +49,7 @@ export class Ranges {
 
   /** Return where an id stands, -1 if nowhere. @param {number} id */
   indexOf(id) {
-    // Runs lie in order and do not overlap: search by their ends, from the side where the list begins.
+    // Runs are in order and do not overlap: search by their ends, from the side where the list begins.
     const key = (/** @type {[number, number]} */ run) => (this.isDescending ? -run[1] : run[0]);
     const run = lastAtMostBy(this.runs, key, this.isDescending ? -id : id);
     if (run < 0) return -1;
@@ -118,7 +118,7 @@ function firstAtLeast(sorted, value) {
 }
 
 /**
- * Return the place of the last number that is at most `value`, -1 if there is none.
+ * Return the index of the last number that is at most `value`, -1 if there is none.
  * @param {number[]} sorted
  * @param {number} value
  */
@@ -156,7 +156,7 @@ export function newcomers(fresh, shown) {
 }
 
 /**
- * Return how many ids lie in runs of both lists.
+ * Return how many ids are in runs of both lists.
  * @param {[number, number][]} ones
  * @param {[number, number][]} others
  */

@@ -1,4 +1,4 @@
-// What the submit dialog was told, turned into requests and into the command line that says the same. Pure.
+// The fields of the submit dialog, turned into requests and into the equivalent command line. Pure.
 
 /**
  * @typedef {object} Told the fields as they are typed
@@ -15,12 +15,12 @@
 
 /** @type {Told} */
 export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", env: "", after: "", priority: "0", time: "", values: {} };
-/** Runs that the dialog makes at most; more is a matter for `dibs sweep`. */
+/** Most runs that the dialog submits; use `dibs sweep` for more. */
 export const MOST_RUNS = 2000;
 
-// As `dibs sweep` reads them: `${HOME}` and `{{x}}` are no places.
+// As `dibs sweep` parses them: `${HOME}` and `{{x}}` are no placeholders.
 const PLACE = /(?<![${])\{([A-Za-z_][\w-]*)\}(?!\})/g;
-/** What a shell takes as it is. */
+/** Text that a shell needs no quotes for. */
 const SAFE = /^[\w@%+=:,./-]+$/;
 const UNITS = /** @type {const} */ ([["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]]);
 
@@ -104,7 +104,7 @@ function isQuoted(before) {
 }
 
 /**
- * Return a command with its places filled in; each value arrives as one word.
+ * Return a command with its placeholders replaced; each value is one shell word.
  * @param {string} command @param {Record<string, string>} values @param {number} index
  */
 export function filled(command, values, index) {
@@ -121,7 +121,7 @@ export function filled(command, values, index) {
 }
 
 /**
- * Return every combination of the values typed for some names, the last name fastest.
+ * Return every combination of the values of some names; the last name varies fastest.
  * @param {readonly string[]} names @param {Pick<Told, "values">} told
  */
 export function grid(names, told) {
@@ -134,7 +134,7 @@ export function grid(names, told) {
 }
 
 /**
- * Return the points of a sweep, the last placeholder fastest, as POST /v1/sweeps/{id}/points takes them.
+ * Return the points of a sweep, the last placeholder varies fastest, as POST /v1/sweeps/{id}/points takes them.
  * @param {Told} told
  */
 export function points(told) {

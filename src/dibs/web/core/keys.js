@@ -12,7 +12,7 @@ import { signal, useLayoutEffect } from "../vendor/ui.js";
 /** @type {import("../vendor/ui.js").Signal<Shortcut[]>} */
 export const shortcuts = signal(/** @type {Shortcut[]} */ ([]));
 
-/** Milliseconds in which the second of two keys must come. */
+/** Milliseconds within which the second of two keys must come. */
 const SECOND_KEY_MS = 1500;
 
 /** @param {Shortcut[]} more @returns {() => void} how to take them away */
@@ -23,7 +23,7 @@ export function add(more) {
 
 /** Have shortcuts while a component is shown. @param {Shortcut[]} mine @param {unknown[]} deps when they change */
 export function useKeys(mine, deps) {
-  // Together with what is drawn: a key must never mean what was selected a moment before.
+  // Before the next paint: a key must never act on an outdated selection.
   useLayoutEffect(() => add(mine), deps);
 }
 
@@ -42,7 +42,7 @@ export function written(event) {
  * @returns {{run: Shortcut | null, isBegin: boolean}}
  */
 export function find(table, before, key) {
-  // The newest wins: a page may give a key its own meaning.
+  // The newest wins: a page may override a key.
   const newest = table.toReversed();
   const run = newest.find((one) => one.keys === `${before} ${key}`) ?? newest.find((one) => one.keys === key) ?? null;
   return { run, isBegin: !run && table.some((one) => one.keys.startsWith(`${key} `)) };
@@ -61,7 +61,7 @@ export function begin() {
     if (event.defaultPrevented || /^(Control|Shift|Alt|Meta)$/.test(event.key)) return;
     const key = written(event);
     const isCommand = key.startsWith("Ctrl+");
-    // In a field keys are text, and a dialog has the keyboard for itself.
+    // In a field keys are text, and a dialog handles its own keys.
     if ((isTyping(event.target) && !isCommand) || document.querySelector("dialog[open]")) return;
     const { run, isBegin } = find(shortcuts.value, event.timeStamp - at < SECOND_KEY_MS ? before : "", key);
     before = isBegin ? key : "";

@@ -1,4 +1,4 @@
-// Where we are: the path, and every filter, sort, tab and range in the query, so that each view has a link.
+// The address: the path, and every filter, sort, tab and range in the query, so that each view has a link.
 import { computed, signal } from "../vendor/ui.js";
 
 /** @typedef {{path: string, search: string, hash: string}} Place */
@@ -8,11 +8,11 @@ const here = () => ({ path: location.pathname, search: location.search, hash: lo
 
 /** @type {import("../vendor/ui.js").Signal<Place>} */
 export const place = signal(typeof location === "undefined" ? { path: "/", search: "", hash: "" } : here());
-/** The words after `?`. */
+/** The parameters of the query. */
 export const query = computed(() => new URLSearchParams(place.value.search));
 
 /**
- * Return what a path says for the `{names}` of a pattern, or null when it is another: match("/job/{id}", "/job/7").
+ * Return the values of the `{names}` of a pattern in a path, or null if it does not match: match("/job/{id}", "/job/7").
  * @param {string} pattern @param {string} path
  * @returns {Record<string, string> | null}
  */
@@ -40,7 +40,7 @@ function decode(text) {
 }
 
 /**
- * Return a query with some words changed; null or "" takes one away.
+ * Return a query with some parameters changed; null or "" removes one.
  * @param {string} search @param {Record<string, string | number | null | undefined>} changes
  */
 export function changed(search, changes) {
@@ -67,7 +67,7 @@ export function go(address, { replace = false } = {}) {
 
 /** Change words of the query in place. @param {Record<string, string | number | null | undefined>} changes @param {{replace?: boolean}} [options] */
 export function setQuery(changes, options = { replace: true }) {
-  // Of the address as it is now: the code of the link has gone from it without a change of place.
+  // Read the current address: the code of the link was removed from it without a navigation.
   go(location.pathname + changed(location.search, changes) + location.hash, options);
 }
 

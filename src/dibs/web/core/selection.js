@@ -17,7 +17,7 @@ export function has(picks, id) {
 }
 
 /**
- * Return the picks with one row turned around; it is where a range begins.
+ * Return the picks with one row toggled; a range begins there.
  * @param {Picks} picks
  * @param {number} id
  * @returns {Picks}

@@ -1,4 +1,4 @@
-// Who we are to the daemon: the one-time code of the link becomes a token, which lives in this tab and in the shared
+// The session: the one-time code of the link is exchanged for a token, which is kept in this tab and in the shared
 // worker, never in a URL or a cookie.
 import { signal } from "../vendor/ui.js";
 import * as router from "./router.js";
@@ -38,15 +38,15 @@ export function codeOf(fragment) {
 }
 
 /**
- * Find a token: by the code of the link, in this tab, or from another tab; then `status` says how it went.
+ * Find a token: by the code of the link, in this tab, or from another tab; `status` has the result.
  * @param {string | null} fromOthers what the shared worker knows
  */
 export async function begin(fromOthers) {
   const code = codeOf(location.hash);
-  // Whatever comes of it, the code does not stay in the address bar and the history.
+  // In any case the code is removed from the address bar and the history.
   if (code) router.go(location.pathname + location.search, { replace: true });
   const found = code ? await exchange(code) : null;
-  // The worker forgets a token that was refused; what this tab kept may be older.
+  // The worker drops a refused token; the one in this tab may be older.
   const best = found ?? fromOthers ?? token();
   if (best) enter(best);
   else status.value = "out";

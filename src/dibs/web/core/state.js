@@ -1,4 +1,4 @@
-// What the page knows, as signals: read one in a component and it follows. Only the news of the stream write them.
+// The state of the page, as signals: a component that reads one is updated. Only news of the stream write them.
 import { batch, computed, effect, signal } from "../vendor/ui.js";
 import * as session from "./session.js";
 import { listen } from "./tab-stream.js";
@@ -19,19 +19,19 @@ export const counts = signal(/** @type {import("./types.js").Counts} */ ({}));
 export const queue = signal({ paused: false });
 /** What GET /v1/gpus answers; null before the first. @type {Signal<import("./types.js").Gpus | null>} */
 export const gpus = signal(/** @type {import("./types.js").Gpus | null} */ (null));
-/** Grows whenever something happened to any job, and when everything must be loaded anew. */
+/** Increases whenever any job changed, and when everything must be reloaded. */
 export const happened = signal(0);
 /** The time, every second while the page is visible. */
 export const now = signal(Date.now());
-/** Failures since somebody last looked at this tab. */
+/** Failures since this tab was last visible. */
 export const unseenFailures = signal(0);
 
-/** What is shown is not what is: the daemon does not answer for a while. */
+/** Whether the data is outdated: the daemon has not answered for a while. */
 export const isStale = computed(() => connection.value.state === "gone" || connection.value.state === "refused");
 
 const BAD = new Set(["failed", "timeout", "lost"]);
 const OVER = new Set([...BAD, "done", "cancelled"]);
-/** The events with which an attempt ends, or a job that never began. */
+/** The events that end an attempt, or a job that never started. */
 const ENDS = new Set(["Ended", "LostTrack", "CannotStart", "NeedFailed"]);
 
 /** Those events after which a job is over; one that is retried by itself is not. @param {readonly JobEvent[]} events */
@@ -42,7 +42,7 @@ export function ends(events) {
 const listeners = new Set();
 
 /**
- * Be told of every batch of events, an empty one when all must be loaded anew; returns how to stop it.
+ * Call a function with every batch of events, an empty one when everything must be reloaded; returns how to stop it.
  * @param {(events: JobEvent[]) => void} listener
  */
 export function onEvents(listener) {
@@ -69,7 +69,7 @@ function take(news) {
       hello.value = news.hello;
       counts.value = news.hello.counts;
       queue.value = news.hello.queue;
-      // After a break: what was loaded before it may be old.
+      // After an interruption: the loaded data may be outdated.
       takeEvents([]);
     } else if (news.kind === "counts") {
       counts.value = news.counts;

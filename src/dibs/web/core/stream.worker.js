@@ -24,7 +24,7 @@ function answer(tab, message) {
   } else if (message.ask === "leave") tabs.delete(tab);
   else if (message.ask === "use" && message.token) {
     stream.use(message.token);
-    // Tabs whose token was refused come in again with this one.
+    // Tabs whose token was refused log in again with this one.
     for (const other of tabs) other.postMessage({ kind: "token", token: message.token });
   }
   else if (message.ask === "retry") stream.retry();

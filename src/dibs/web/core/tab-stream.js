@@ -1,4 +1,4 @@
-// The tab's end of the event stream: through the shared worker, or by itself while it is visible where there is none.
+// The event stream of a tab: through the shared worker, or a separate one while it is visible if there are no workers.
 
 /**
  * @typedef {import("./event-stream.js").News} News
@@ -6,7 +6,7 @@
  */
 
 /**
- * Begin to listen. The first news is always `token`: what other tabs know, or null.
+ * Start listening. The first news is always `token`: that of other tabs, or null.
  * @param {(news: News) => void} tell
  * @returns {Stream}
  */
@@ -41,7 +41,7 @@ function shared(tell) {
 function alone(tell) {
   /** @type {Pick<ReturnType<import("./event-stream.js").openEventStream>, "use" | "retry" | "stop">} */
   let stream = { use: () => {}, retry: () => {}, stop: () => {} };
-  // Where there are shared workers the tab itself never needs it.
+  // With shared workers the tab itself never needs it.
   void import("./event-stream.js").then(({ openEventStream }) => {
     stream = openEventStream(tell);
     stream.use(mine);

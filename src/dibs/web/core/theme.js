@@ -1,4 +1,4 @@
-// Light or dark: the system's choice, unless somebody chose here. A classic script, so that it runs before the first paint.
+// Light or dark: the system's choice, unless the user chose one. A classic script: it runs before the first paint.
 (() => {
   const KEY = "dibs.theme";
   /** @param {string | null} chosen "light", "dark", or null for the system's */

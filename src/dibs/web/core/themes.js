@@ -7,11 +7,11 @@ const ORDER = [null, "light", "dark"];
 /** "light", "dark", or null for the system's. */
 export const chosen = signal(localStorage.getItem(KEY));
 
-/** Grows when the colours change, so that canvases draw anew. */
+/** Increases when the colours change, so that canvases are redrawn. */
 export const changes = signal(0);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (changes.value += 1));
 
-/** Go to the next choice: the system's, light, dark. */
+/** Switch to the next choice: the system's, light, dark. */
 export const next = () => choose(ORDER[(ORDER.indexOf(chosen.value) + 1) % ORDER.length]);
 
 /** @param {string | null} choice "light", "dark", or null for the system's */

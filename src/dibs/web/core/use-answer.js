@@ -1,9 +1,9 @@
-// Answers of the daemon inside components: loaded, kept fresh by the event stream, given up when nobody looks any more.
+// Answers of the daemon in components: loaded, kept fresh by the event stream, dropped with the component.
 import { useEffect, useRef, useState } from "../vendor/ui.js";
 import * as api from "./api.js";
 import * as state from "./state.js";
 
-/** Milliseconds between two loads of the same answer, however much happens. */
+/** Least milliseconds between two loads of the same answer. */
 const REST_MS = 1000;
 
 /**
@@ -12,9 +12,9 @@ const REST_MS = 1000;
  */
 
 /**
- * Return the answer to `GET path`, and load it again when something happened to a job (`isLive`) or `everyMs` is over.
- * The last good answer stays while the next is on its way, and when the daemon is gone. No path: nothing is asked, and
- * nothing while nobody looks at the tab. `restMs` is the shortest time between two loads, for answers that cost much.
+ * Return the answer to `GET path`, and reload it when a job changed (`isLive`) or after `everyMs`.
+ * The last good answer is kept during a reload, and while the daemon is gone. Nothing is requested without a path, and
+ * nothing while the tab is hidden. `restMs` is the shortest time between two loads, for expensive answers.
  * @template T
  * @param {string | null} path
  * @param {{isLive?: boolean, everyMs?: number, restMs?: number}} [options]

@@ -1,4 +1,4 @@
-// Viridis, the colour map that keeps its order in grey and for eyes that see few colours.
+// Viridis, the colour map that keeps its order in greyscale and for colour-blind users.
 
 const STOPS = [
   [68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37],

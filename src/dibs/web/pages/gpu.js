@@ -1,4 +1,4 @@
-// One GPU: its day in charts, who is on it now, and what ran on it.
+// One GPU: its day in charts, its current jobs and processes, and what ran on it.
 import { Chart } from "../components/charts.js";
 import { Empty, JobLink, Pill, Problem, Section, Table, Time } from "../components/common.js";
 import { sizeOf, took } from "../core/format.js";

@@ -1,4 +1,4 @@
-// All GPUs: who has them, how busy they were today, and which take no new jobs.
+// All GPUs: their holders, their utilization today, and which are drained.
 import { Chart } from "../components/charts.js";
 import { Empty, Meter, Pill, Section, Table } from "../components/common.js";
 import { sizeOf } from "../core/format.js";
@@ -10,7 +10,7 @@ import * as gpuFacts from "./gpus/gpu-facts.js";
 
 /** @typedef {import("../core/types.js").Gpu} Gpu */
 
-/** The charts look a day back. */
+/** The charts show one day. */
 const MINUTES = 24 * 60;
 
 export default function Page() {

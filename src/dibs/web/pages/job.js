@@ -1,4 +1,4 @@
-// One job: what it is and does, what can be done to it, and tabs for its output and everything else.
+// One job: its state, its actions, and tabs for its output and everything else.
 import { Pill, Problem, Time } from "../components/common.js";
 import { ending, gpuNames, starts, took } from "../core/format.js";
 import { useKeys } from "../core/keys.js";
@@ -27,11 +27,11 @@ const DRAWN = { log: Viewer, numbers: Charts, details: Details, attempts: Attemp
 /** @param {{id: string}} props */
 export default function Job({ id }) {
   const { data: job, error, reload } = /** @type {import("../core/use-answer.js").Answer<Whole>} */ (useAnswer(`/v1/jobs/${Number(id)}`));
-  // Only what happened to this job is a reason to ask again; an empty batch means that anything may have.
+  // Only events of this job cause a reload; an empty batch means that anything may have changed.
   useEffect(() => state.onEvents((events) => void ((!events.length || events.some((one) => one.job === Number(id))) && reload())), [id]);
   const tab = router.query.value.get("tab") ?? "log";
   const Shown = DRAWN[tab] ?? Viewer;
-  // Another attempt or stream is another log, which begins anew.
+  // Another attempt or stream is another log, loaded from scratch.
   const part = [tab, router.query.value.get("attempt") ?? job?.attempt, router.query.value.get("stream")].join(" ");
   useKeys(TABS.map((one) => ({ keys: one.key, does: one.text, group: "Job", run: () => router.go(addressOf(id, one.name)) })), [id]);
   if (!job) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<p class="quiet" aria-busy="true">Loading job ${id}</p>`;

@@ -1,4 +1,4 @@
-// Jobs: every job there is, filtered and sorted by the address.
+// Jobs: the list of all jobs, filtered and sorted by the address.
 import * as bulk from "../components/bulk-actions.js";
 import { Choice, Empty, Problem } from "../components/common.js";
 import * as api from "../core/api.js";
@@ -13,7 +13,7 @@ import * as filters from "./jobs/filters.js";
 import { useJobList } from "./jobs/job-list.js";
 import { Table } from "./jobs/table.js";
 
-/** The states that are asked for most; anything else can be typed. */
+/** The most common filters; others can be typed. */
 const STATES = [
   { value: "", text: "all" },
   { value: "active", text: "running" },
@@ -21,7 +21,7 @@ const STATES = [
   { value: "bad", text: "failed" },
   { value: "done", text: "done" },
 ];
-/** Milliseconds after the last letter before a filter holds. */
+/** Milliseconds after the last key before a filter is applied. */
 const TYPING_MS = 400;
 
 /** @param {filters.Filter} filter */
@@ -44,7 +44,7 @@ export default function Jobs() {
   }, [key]);
   const { ids } = listing;
   const row = Math.min(cursor, Math.max(0, (ids?.length ?? 0) - 1));
-  // What a verb means without a selection: the row one stands on.
+  // Without a selection an action applies to the current row.
   const meant = () => (!ids?.length ? [] : selection.count(picked, ids.length) ? bulk.selected(picked, ids) : [ids.at(row)]);
   const focus = (/** @type {string} */ what) => () => /** @type {HTMLElement | null} */ (document.querySelector(what))?.focus();
   const adopt = () => {

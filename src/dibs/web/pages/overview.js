@@ -1,4 +1,4 @@
-// The overview: what is free, what runs, when do I start, what broke.
+// The overview: free GPUs, running jobs, expected starts, failures.
 import { Empty, Problem } from "../components/common.js";
 import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "../core/facts.js";
 import { count } from "../core/format.js";

@@ -1,4 +1,4 @@
-// How this dibs is set up, and what it finds wrong with itself.
+// The settings of this dibs, and the findings of the doctor.
 import { Choice, Pill, Problem, Section, Table } from "../components/common.js";
 import * as dialogs from "../components/dialogs.js";
 import * as notifications from "../components/notifications.js";

@@ -1,4 +1,4 @@
-// One sweep: how far it is, which parameters matter, which run is best.
+// One sweep: its progress, its parameters, its best run.
 import { Choice, Empty, JobLink, Pill, Problem, Section, Table } from "../components/common.js";
 import * as dialogs from "../components/dialogs.js";
 import * as jobActions from "../components/job-actions.js";
@@ -25,9 +25,9 @@ import { Strip } from "./sweep/strip.js";
  * @typedef {{sweep: Sweep, runs: Run[]}} Results
  */
 
-/** Runs from which on the page asks now and then instead of at every event. */
+/** With more runs than this the page reloads periodically instead of at every event. */
 const MANY = 2000;
-/** Axes beside the metric, and rows of the table before somebody asks for more. */
+/** Axes beside the metric, and rows of the table before "show more". */
 const MOST_AXES = 12;
 const ROWS = 100;
 const BY = /** @type {const} */ (["last", "best", "mean"]);
@@ -100,7 +100,7 @@ function Whole({ sweep, runs }) {
 }
 
 /**
- * Everything the picture and the table are made of.
+ * Everything the chart and the table are made of.
  * @param {Run[]} runs @param {import("./sweep/runs.js").Measure} measure @param {string} order
  */
 function viewOf(runs, measure, order) {
@@ -112,7 +112,7 @@ function viewOf(runs, measure, order) {
   const scale = shown[names.indexOf(metric)];
   const ranked = runsOf.ranked(runs, measure);
   const best = ranked.length && runsOf.scored(ranked[0], measure) !== null ? ranked[0] : null;
-  // The better, the lighter: drawn last, so that good runs lie on top.
+  // Better runs are lighter and drawn last, so that they are on top.
   const lines = ranked.toReversed().map((run) => {
     const place = axes.placeOf(scale, runsOf.scored(run, measure));
     return {
@@ -126,7 +126,7 @@ function viewOf(runs, measure, order) {
 }
 
 /**
- * The runs that lie within all brushes; a brush of an axis that is not shown holds nobody back.
+ * The runs within all brushes; a brush of a hidden axis filters nothing.
  * @param {ReturnType<typeof viewOf>} view @param {Run[]} runs @param {ReadonlyMap<string, import("./sweep/axes.js").Brush>} brushes
  */
 function within(view, runs, brushes) {
@@ -168,7 +168,7 @@ function Actions({ sweep, runs, best }) {
     }
   };
   const seed = runsOf.freeSeed(runs);
-  // Whatever it asks for, the new ones ask for too: the best one where there is one.
+  // New runs copy its request: that of the best run if there is one.
   const model = best?.job ? best : runs.find((run) => run.job !== null);
   const repeat = async () => {
     const changes = runsOf.freshSeeds(runs, seed ?? "", SEEDS).map((value) => ({ [seed ?? ""]: value }));

@@ -1,4 +1,4 @@
-// All sweeps: how far each is, and the best number it has found.
+// All sweeps: the progress of each, and its best metric.
 import { Empty, Problem, Section, Table, Time } from "../components/common.js";
 import { count, number } from "../core/format.js";
 import { useAnswer } from "../core/use-answer.js";
@@ -6,7 +6,7 @@ import { html } from "../vendor/ui.js";
 import { goalOf, ranked, scored } from "./sweep/runs.js";
 import { Strip } from "./sweep/strip.js";
 
-/** Runs up to which the list looks for the best one by itself. */
+/** Most runs of a sweep for which the list finds the best one. */
 const MOST_RUNS_LOOKED_AT = 2000;
 
 /** @typedef {{id: number, project: string, name: string, command: string, metric: string | null, goal: string | null, created_at: string, states: Record<string, number>}} Sweep */

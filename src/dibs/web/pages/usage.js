@@ -1,4 +1,4 @@
-// Usage: GPU-hours day by day, how much of them the GPUs were idle, and how long jobs waited. For the weekly meeting.
+// Usage: GPU-hours per day, the idle part of them, and how long jobs waited.
 import { useCanvas } from "../components/canvas.js";
 import { Choice, Empty, JobLink, Problem, Section, Table } from "../components/common.js";
 import { csv, download } from "../core/csv.js";
@@ -79,7 +79,7 @@ function Whole({ data, by, bar }) {
 }
 
 /**
- * A column for each day on which anybody used a GPU, after what the group comes to.
+ * A column for each day with usage, after the sum of the group.
  * @param {string[]} days @param {Group[]} groups @param {number} idleBelow
  * @returns {{title: string, class?: string, cell: (one: Group) => unknown}[]}
  */
@@ -113,7 +113,7 @@ function Bars({ days, groups }) {
       }
       const step = (width - LEFT) / days.length;
       const wide = Math.min(56, step * 0.7);
-      // As many words as there is room for.
+      // As many labels as there is room for.
       const every = Math.ceil(50 / step);
       ctx.textAlign = "center";
       days.forEach((day, i) => {
@@ -133,7 +133,7 @@ function Bars({ days, groups }) {
   return html`<canvas class="bars" ref=${canvas} role="img" aria-label="GPU-hours of each day, as in the table below"></canvas>`;
 }
 
-/** Who else has GPUs now. */
+/** Other users who hold GPUs now. */
 function Others() {
   const rows = usageSums.others(state.gpus.value?.gpus ?? [], state.hello.value?.user, state.now.value);
   if (!rows.length) return null;

@@ -1,4 +1,4 @@
-// Components of the pages about GPUs: who is on one, and taking one out of use.
+// Components of the pages about GPUs: the users of one, and draining it.
 import { Field, JobLink } from "../../components/common.js";
 import * as dialogs from "../../components/dialogs.js";
 import * as toasts from "../../components/toasts.js";

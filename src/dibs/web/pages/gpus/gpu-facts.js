@@ -1,4 +1,4 @@
-// What the pages say about one GPU: who has it, what is wrong with it, and its day as series for charts.
+// Facts about one GPU: its holder, its fault, and its day as series for charts.
 import { blockedText, joined } from "../../core/facts.js";
 import { plural, size, span } from "../../core/format.js";
 
@@ -9,11 +9,11 @@ import { plural, size, span } from "../../core/format.js";
  * @typedef {{at: number[], memory: (number | null)[], use: (number | null)[], power: (number | null)[], temperature: (number | null)[]}} Day
  */
 
-/** Seconds without a look after which a line is broken: nobody watched, which is not the same as nothing. */
+/** Seconds without a reading after which a line has a gap: unknown is not zero. */
 const GAP_S = 180;
 
 /**
- * The history of a GPU as series: means of minutes, then every look of the last hour; a gap where nobody looked.
+ * The history of a GPU as series: means of minutes, then single readings of the last hour; a gap without readings.
  * @param {History | undefined} history @param {number | null} total bytes of the card
  * @returns {Day}
  */

@@ -1,4 +1,4 @@
-// What can be done to one job: buttons, and the same by keyboard. Only what its state allows is offered.
+// Actions of one job: buttons, and the same by keyboard. Only what its state allows is offered.
 import { askPriority } from "../../components/bulk-actions.js";
 import { Copy } from "../../components/common.js";
 import * as jobActions from "../../components/job-actions.js";
@@ -33,7 +33,7 @@ export function Actions({ job }) {
   const may = verbsOf(job);
   const isLeaving = jobActions.cancelling.value.has(job.id);
   const cancel = () => may.cancel && !isLeaving && jobActions.cancel([job.id]);
-  // A job that succeeded is queued again only when somebody says so, as here.
+  // A successful job is queued again only on an explicit request, as here.
   const retry = () => may.retry && void jobActions.act("retry", [job.id], job.state === "done" ? { done: true } : {});
   const change = () => void lazy.submit(draftOf(job));
   const hold = () => (may.hold ? void jobActions.act("hold", [job.id]) : may.unhold && void jobActions.act("unhold", [job.id]));

@@ -1,4 +1,4 @@
-// Everything about one job that is not its output or a chart: what was asked, its attempts, what happened to it.
+// Everything about one job that is not its output or a chart: its options, attempts and events.
 import { Command, Empty, JobLink, Pill, Problem, Table, Time } from "../../components/common.js";
 import { ending, gpuNames, size, took } from "../../core/format.js";
 import * as state from "../../core/state.js";

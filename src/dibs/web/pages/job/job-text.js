@@ -1,13 +1,13 @@
-// What happened to a job and how it used its GPUs, in words; and a job as the submit dialog wants it. Pure.
+// Texts about the events and GPU usage of a job; and a job as input of the submit dialog. Pure.
 import { span } from "../../core/format.js";
 
 /** @typedef {import("../../core/types.js").Job & import("../../core/types.js").WholeJob} Whole */
 
-/** What was masked by the daemon, and so cannot be handed on. */
+/** The mask of the daemon for secrets, which cannot be resubmitted. */
 const MASK = "***";
 
 /**
- * Return what the submit dialog begins with when a job is to be run again with changes.
+ * Return the initial fields of the submit dialog to run a job again with changes.
  * @param {Whole} job
  */
 export function draftOf(job) {
@@ -36,12 +36,12 @@ export function limit(seconds) {
   return text;
 }
 
-/** Percent below which a GPU counts as hardly used, and the seconds that are worth a word. */
+/** Percent below which a GPU counts as hardly used, and the seconds after which that is reported. */
 const LOW = 20;
 const LONG_S = 30 * 60;
 
 /**
- * Return a sentence about the longest stretch in which a GPU was hardly used; null if there was none worth it.
+ * Return a sentence about the longest stretch in which a GPU was hardly used; null if it was short.
  * @param {number[]} xs seconds
  * @param {(number | null)[]} ys percent
  */
@@ -70,7 +70,7 @@ const GIB = 1024 ** 3;
 /** @typedef {[string, number | null, number | null, number | null, number | null]} Sample at, memory, utilization, power, temperature */
 
 /**
- * Return what was seen of a GPU between two moments, oldest first: looks where there are any, else one mean a minute.
+ * Return the samples of a GPU between two times, oldest first: single readings if any, otherwise one mean per minute.
  * @param {{recent: Sample[], minutes: Sample[]}} history @param {number} from @param {number} to both in milliseconds
  * @returns {{xs: number[], memory: (number | null)[], use: (number | null)[], power: (number | null)[]}}
  */

@@ -1,4 +1,4 @@
-// Numbers over the run: what the job reported, and how it used its GPUs, under one crosshair.
+// Metrics over the run: reported by the job, and its GPU usage, under one crosshair.
 import { Chart } from "../../components/charts.js";
 import { Empty, Problem } from "../../components/common.js";
 import { number } from "../../core/format.js";
@@ -11,7 +11,7 @@ import { lowUse, samples } from "./job-text.js";
 /** @typedef {{numbers: {name: string, at: (string | null)[], values: (number | null)[]}[], cut: boolean}} Reported GET /v1/jobs/{id}/numbers */
 /** @typedef {{gpus: {id: string, recent: Sample[], minutes: Sample[]}[]}} History GET /v1/gpus/history */
 
-/** Minutes of history that are asked for at most: four weeks. */
+/** Most minutes of history to request: four weeks. */
 const MOST_MINUTES = 4 * 7 * 24 * 60;
 const REFRESH_MS = 10_000;
 
@@ -25,7 +25,7 @@ function Reported({ job }) {
   const { data, error, reload } = /** @type {import("../../core/use-answer.js").Answer<Reported>} */ (useAnswer(`/v1/jobs/${job.id}/numbers`, { everyMs: job.finished_at ? 0 : REFRESH_MS }));
   const charts = useMemo(
     () => (data?.numbers ?? []).map(({ name, at, values }) => {
-      // Lines that other programs wrote need not say when; then they are counted.
+      // Lines of other programs may have no time; then they are numbered.
       const isTime = at.every((moment) => moment !== null);
       return { name, isTime, xs: at.map((moment, i) => (isTime ? Date.parse(moment ?? "") / 1000 : i)), ys: [values], last: values.findLast((value) => value !== null) };
     }),
@@ -46,7 +46,7 @@ function Reported({ job }) {
 function Used({ job }) {
   const from = job.started_at ? Date.parse(job.started_at) : null;
   const to = job.finished_at ? Date.parse(job.finished_at) : Infinity;
-  // Asked once, for as far back as the run began; minutes later it asks for the same.
+  // Requested once, back to the start of the run; later requests are the same.
   const minutes = useMemo(() => (from === null ? 0 : Math.min(MOST_MINUTES, Math.ceil((Date.now() - from) / 60_000) + 1)), [from]);
   const path = from === null || !job.gpu_ids.length ? null : `/v1/gpus/history?minutes=${minutes}`;
   const { data, error } = /** @type {import("../../core/use-answer.js").Answer<History>} */ (useAnswer(path, { everyMs: job.finished_at ? 0 : REFRESH_MS }));

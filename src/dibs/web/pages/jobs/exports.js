@@ -18,7 +18,7 @@ export function csv(jobs) {
 }
 
 /**
- * Load all jobs of a filter and hand them over as a file.
+ * Load all jobs of a filter and save them as a file.
  * @param {Record<string, string>} params @param {"csv" | "json"} kind
  */
 export async function download(params, kind) {

@@ -21,7 +21,7 @@ export const STATES = new Set([
 const TOKEN = /(?:([a-z]+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))/gy;
 
 /**
- * Return what a text asks for, and what is wrong with it, if anything.
+ * Parse a filter; return it and an error, if any.
  * @param {string} text
  * @returns {{filter: Filter, problem: string | null}}
  */

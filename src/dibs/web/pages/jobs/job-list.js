@@ -1,5 +1,5 @@
-// The jobs of a filter and a sort: the first rows at once, then the ids of all, which then stay as they are. What comes
-// later is counted and shown when somebody wants it, so that the list never jumps.
+// The jobs of a filter and a sort: the first rows at once, then the ids of all, which then stay unchanged. New jobs
+// are counted and shown on request, so that the list never jumps.
 import * as api from "../../core/api.js";
 import { Listed, Ranges, newcomers } from "../../core/id-ranges.js";
 import * as state from "../../core/state.js";
@@ -8,9 +8,9 @@ import { Rows } from "./row-cache.js";
 
 /** Rows of the first answer. */
 const FIRST = 100;
-/** Milliseconds between two looks for new rows; more when a look takes long. */
+/** Milliseconds between two checks for new rows; more when a check takes long. */
 const LOOK_EVERY_MS = 2000;
-/** Part of the time that may be spent on looking. */
+/** Part of the time that may be spent on checking. */
 const LOOK_SHARE = 20;
 
 /**
@@ -71,7 +71,7 @@ export function useJobList(params) {
         setFresh({ key, ids: idsOf(index, params.sort) });
       } catch (error) {
         if (api.isAborted(error)) return;
-        // The header says when the daemon is gone; the next event asks again.
+        // The header shows that the daemon is gone; the next event causes another request.
       }
       setTimeout(() => {
         isLooking = false;
@@ -93,7 +93,7 @@ export function useJobList(params) {
   const ids = isMine ? found.ids : null;
   const added = ids && fresh?.key === key && found.isWhole ? newcomers(fresh.ids, ids) : 0;
   const adopt = () => fresh?.key === key && setFound({ ...found, ids: fresh.ids });
-  // Nothing can jump where nothing is.
+  // An empty list cannot jump.
   useEffect(() => {
     if (added && ids?.length === 0) adopt();
   }, [added, ids]);
@@ -105,7 +105,7 @@ export function useJobList(params) {
     added,
     adopt,
     rows: known,
-    /** Grows with every change of a row: a component with the same properties is not drawn again. */
+    /** Increases with every change of a row: a component with the same properties is not drawn again. */
     version,
     reload: () => setTurn((n) => n + 1),
   };

@@ -1,4 +1,4 @@
-// The rows of jobs that were on the screen lately: asked for in batches, brought up to date when something happened.
+// The rows of jobs that were recently visible: requested in batches, updated after changes.
 import * as api from "../../core/api.js";
 import { compact } from "../../core/id-ranges.js";
 
@@ -9,9 +9,9 @@ import { compact } from "../../core/id-ranges.js";
 const MOST = 3000;
 /** Rows of one request. */
 const AT_ONCE = 200;
-/** Milliseconds between two requests, so that scrolling fast asks for what one stops at. */
+/** Milliseconds between two requests, so that fast scrolling requests only where it stops. */
 const BETWEEN_MS = 60;
-/** Milliseconds between two requests for rows that are here and may have changed. */
+/** Milliseconds between two requests for loaded rows that may have changed. */
 const FRESHEN_MS = 1000;
 /** Milliseconds after a request that failed. */
 const FAILED_MS = 3000;
@@ -70,7 +70,7 @@ export class Rows {
     if (!this.isAsking) void this.ask();
   }
 
-  /** Return the jobs to ask for now, and in how many milliseconds others are due. */
+  /** Return the jobs to request now, and in how many milliseconds others are due. */
   due() {
     const missing = this.wanted.filter((id) => !this.jobs.has(id) && !this.gone.has(id));
     const stale = this.wanted.filter((id) => this.stale.has(id));

@@ -110,7 +110,7 @@ function Heading({ column, sort }) {
   if (!column.sort) return html`<div role="columnheader" class=${`cell ${column.class ?? ""}`}>${column.title}</div>`;
   const isFalling = sort === `-${column.sort}`;
   const isRising = sort === column.sort;
-  // Times and ids are wanted newest first, names from a on.
+  // Times and ids start with the newest, names with a.
   const first = column.sort === "name" ? column.sort : `-${column.sort}`;
   const next = isFalling ? column.sort : isRising ? `-${column.sort}` : first;
   return html`<div role="columnheader" class=${`cell ${column.class ?? ""}`} aria-sort=${isFalling ? "descending" : isRising ? "ascending" : "none"}>

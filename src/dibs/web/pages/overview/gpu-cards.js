@@ -1,4 +1,4 @@
-// One card a GPU: how busy it was in the last ten minutes, its memory, and who has it.
+// One card per GPU: its utilization in the last ten minutes, its memory, and its holder.
 import { Empty, JobLink, Meter, Pill, Section } from "../../components/common.js";
 import { holder, joined, shortName, sparkline } from "../../core/facts.js";
 import { sizeOf, span } from "../../core/format.js";

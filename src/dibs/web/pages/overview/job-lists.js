@@ -1,5 +1,5 @@
-// The two lists of the overview: who waits, why and until when, moved by dragging or by keys; and what broke, with the
-// line of its log that tells most.
+// The two lists of the overview: waiting jobs with reason and forecast, moved by dragging or keys; and failures with
+// the most informative line of their log.
 import { JobLink, Pill, Section, Table, Time } from "../../components/common.js";
 import * as jobActions from "../../components/job-actions.js";
 import * as api from "../../core/api.js";
@@ -13,7 +13,7 @@ import { html, useEffect, useState } from "../../vendor/ui.js";
  * @typedef {import("../../core/types.js").Job} Job
  */
 
-/** Lines of a log's end in which the telling one is looked for. */
+/** Lines at the end of a log that are searched for it. */
 const LOOKED_AT = 60;
 
 /** @param {{line: InLine[], total: number, reload: () => void}} props */
@@ -112,7 +112,7 @@ export function Failures({ jobs, isMore }) {
 function LastLine({ job }) {
   const [line, setLine] = useState("");
   useEffect(() => {
-    // It never began: its reason is all there is.
+    // It never started: there is only its reason.
     if (!job.started_at) return setLine(job.remark ?? job.reason ?? "");
     const leaving = new AbortController();
     api

@@ -1,4 +1,4 @@
-// The timeline without a canvas: which stretch of time is shown, where each bar lies, what is under the pointer. Pure.
+// The timeline without a canvas: which range is shown, where each bar is, what is under the pointer. Pure.
 import { ms } from "../../core/format.js";
 
 /**
@@ -44,7 +44,7 @@ export const scale = (view, width) => (at) => LEFT + ((at - view.from) / (view.t
 export const momentAt = (view, width, x) => view.from + ((x - LEFT) / (width - LEFT)) * (view.to - view.from);
 
 /**
- * Return every bar in each of its lanes; what goes on is known up to now, and drawn until its expected end.
+ * Return every bar in each of its lanes; a running job is known up to now, and drawn until its expected end.
  * @param {Timeline} timeline @param {number} now @returns {Piece[]}
  */
 export function pieces(timeline, now) {
@@ -75,7 +75,7 @@ export function under(all, view, width, x, y) {
   if (x < LEFT) return null;
   const lane = Math.floor((y - TOP) / LANE);
   const at = scale(view, width);
-  // A bar is drawn at least 2 pixels wide, and a finger is not that exact.
+  // A bar is at least 2 pixels wide, and a finger is less exact.
   return all.findLast((one) => one.lane === lane && at(one.from) - 2 <= x && x <= Math.max(at(one.until), at(one.from) + 2) + 2) ?? null;
 }
 

@@ -1,4 +1,4 @@
-// The timeline: a lane a GPU with what ran, runs and is expected to. Drawn on a canvas; the table below it says the same.
+// The timeline: a lane per GPU with past, running and expected jobs. Drawn on a canvas; the table below it says the same.
 import { Choice, JobLink, Pill, Problem, Section, Table } from "../../components/common.js";
 import { clock, span } from "../../core/format.js";
 import { useKeys } from "../../core/keys.js";
@@ -12,19 +12,19 @@ import * as lanes from "./lanes.js";
 /** @typedef {import("../../core/types.js").Timeline} Answer */
 
 const CHOICES = [["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"]].map(([value, text]) => ({ value, text }));
-/** Bars that the table tells of. */
+/** Most bars in the table. */
 const MOST_TOLD = 100;
-/** Milliseconds that are asked for at once, so that the address, and with it the answer, holds for a while. */
+/** Milliseconds of one request, so that its address, and with it the cached answer, stays the same for a while. */
 const ROUND = 60_000;
 
-/** The view for a range, or the one to which somebody zoomed; null follows the time. */
+/** The view of a range, or the zoomed one; null follows the time. */
 export function Timeline() {
   const range = router.query.value.get("range") ?? "6h";
   const [own, setOwn] = useState(/** @type {lanes.View | null} */ (null));
   const [isTable, setTable] = useState(false);
   const minute = Math.floor(state.now.value / ROUND) * ROUND;
   const view = own ?? lanes.viewOf(range, minute);
-  // What is drawn is asked for with a margin in whole steps: panning a little asks nothing.
+  // The range is requested with a margin in whole steps: panning a little needs no request.
   const step = (view.to - view.from) / 4;
   const since = new Date(Math.floor(view.from / step - 1) * step).toISOString();
   const until = new Date(Math.ceil(view.to / step + 1) * step).toISOString();
@@ -168,7 +168,7 @@ function Told({ timeline, view }) {
 }
 
 /**
- * Draw everything anew: a few hundred rectangles take less than a frame.
+ * Redraw everything: a few hundred rectangles take less than a frame.
  * @param {HTMLCanvasElement} canvas @param {Answer} timeline @param {lanes.Piece[]} all @param {lanes.View} view
  * @param {number} width @param {number} height @param {number} now @param {number | null} lit
  */
@@ -209,7 +209,7 @@ function draw(canvas, timeline, all, view, width, height, now, lit) {
         g.setLineDash([]);
       }
       if (last - first > 27) {
-        // The name runs on over all parts, in the ink of each.
+        // The name continues across all parts, in the text colour of each.
         g.save();
         g.beginPath();
         g.rect(...box);

@@ -1,4 +1,4 @@
-// The axes of a sweep's picture: what kind of values they carry, where a value lies on them, and what stands beside them.
+// The axes of a sweep's chart: the kind of their values, the position of a value, and their labels.
 import { number } from "../../core/format.js";
 
 /**
@@ -15,11 +15,11 @@ import { number } from "../../core/format.js";
  * @typedef {[number, number]} Brush from and to on an axis, both in 0..1
  */
 
-/** Numbers up to so many different ones stand at equal distances. */
+/** Up to this many distinct numbers are placed at equal distances. */
 const FEW = 6;
-/** From this ratio on numbers are spread by their logarithm. */
+/** From this ratio on the axis is logarithmic. */
 const DECADES = 100;
-/** Words up to so many have a text each. */
+/** Up to this many words have a label each. */
 const MOST_TEXTS = 12;
 
 /** How a value is written. @param {Value} value */
@@ -52,7 +52,7 @@ export function axisOf(name, values, { isMeasured = false } = {}) {
 }
 
 /**
- * Where a value lies, 0 at the bottom and 1 at the top; null where it has no place.
+ * The position of a value, 0 at the bottom and 1 at the top; null if it has none.
  * @param {Axis} axis @param {Value} value
  */
 export function placeOf(axis, value) {
@@ -70,7 +70,7 @@ export function placeOf(axis, value) {
 }
 
 /**
- * The value at a place, as text: what a brush says about itself.
+ * The value at a position, as text: the label of a brush.
  * @param {Axis} axis @param {number} place
  */
 export function textAt(axis, place) {
@@ -96,7 +96,7 @@ export function isWithin(axis, value, [from, to]) {
 }
 
 /**
- * Brushes as one word of the URL: "lr:0.25-1,acc:0.8-1"; and back, without what makes no sense.
+ * Brushes as one parameter of the URL: "lr:0.25-1,acc:0.8-1"; and back, without invalid ones.
  * @param {ReadonlyMap<string, Brush>} brushes
  */
 export function written(brushes) {
@@ -127,7 +127,7 @@ function decode(name) {
 }
 
 /**
- * Move one end of a brush by a step, as the keyboard does; a brush that covers everything is none.
+ * Move one end of a brush by a step, as the keyboard does; a brush that covers everything is removed.
  * @param {Brush | undefined} brush @param {"low" | "high"} end @param {number} by
  * @returns {Brush | undefined}
  */
@@ -139,7 +139,7 @@ export function nudged(brush, end, by) {
 }
 
 /**
- * Return names in the order somebody dragged them into: `wanted` first where still there, new ones before the last.
+ * Return names in the dragged order: `wanted` first if they still exist, new ones before the last.
  * @param {readonly string[]} names @param {readonly string[]} wanted
  */
 export function ordered(names, wanted) {

@@ -1,4 +1,4 @@
-// More points for a sweep: what its parameters were, and which combinations of values have no run yet. Pure.
+// More points for a sweep: its parameter values, and which combinations have no run yet. Pure.
 import * as drafts from "../../core/job-drafts.js";
 import * as axes from "./axes.js";
 import { keyOf, parameters } from "./runs.js";
@@ -8,12 +8,12 @@ import { keyOf, parameters } from "./runs.js";
 /** Tell whether a value can be typed among others, with commas between. @param {import("./axes.js").Value} value */
 const isTyped = (value) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value !== "" && value === value.trim() && drafts.typed(value) === value && !value.includes(","));
 
-/** Combinations for each run from which on runs are no grid: values were drawn by chance, say. */
+/** With more combinations per run than this the runs are no grid: values were random, for example. */
 const SPARSE = 4;
 
 /**
- * Return the parameters that can be given more values, as they are typed, with those they have had; where runs are no
- * grid, with those of the one run, for hardly anybody wants all combinations of the others.
+ * Return the parameters that can get more values, as typed, with their values so far; where runs are no
+ * grid, with those of the one run, because all combinations of the others are rarely wanted.
  * @param {readonly Run[]} runs @param {Run} model @returns {Record<string, string>}
  */
 export function typedValues(runs, model) {

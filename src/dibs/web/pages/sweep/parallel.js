@@ -1,4 +1,4 @@
-// Parallel coordinates: a line a run, an upright axis a parameter, the metric last. Dragging along an axis brushes.
+// Parallel coordinates: a line per run, a vertical axis per parameter, the metric last. Dragging along an axis brushes.
 import { useCanvas } from "../../components/canvas.js";
 import { html, useRef, useState } from "../../vendor/ui.js";
 import * as axes from "./axes.js";
@@ -100,7 +100,7 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
         for (const tick of axes.ticks(axis)) {
           const y = down(tick.at) + (tick.at === 1 ? -4 : tick.at === 0 ? 13 : 4);
           const label = tick.text.length > 16 ? `${tick.text.slice(0, 15)}…` : tick.text;
-          // A plate behind the text, so that it can be read across lines.
+          // A background behind the text, so that it is readable across lines.
           const wide = ctx.measureText(label).width;
           ctx.fillStyle = colour("panel");
           ctx.globalAlpha = 0.8;
@@ -143,7 +143,7 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
       return;
     }
     const [from, to] = [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)];
-    // A click on an axis takes its brush away.
+    // A click on an axis removes its brush.
     brush(drag.name, to - from < 0.01 ? undefined : [from, to]);
     setDrag(null);
   };

@@ -1,4 +1,4 @@
-// The runs of a sweep as numbers: which parameters vary, which run is best, what seeds make of it.
+// The runs of a sweep as numbers: varying parameters, the best run, groups of seeds.
 
 /**
  * @typedef {object} Run one of GET /v1/sweeps/{id}/results
@@ -17,10 +17,10 @@
  * @typedef {{params: Run["params"], runs: Run[], mean: number | null, sd: number | null}} Group
  */
 
-/** What every finished run has, also without numbers of its own: how long it took, in seconds. */
+/** The metric of every finished run, even without reported ones: its duration in seconds. */
 export const TIME = "seconds";
 const SEEDS = /^(seed|seeds|rng|rng_seed|random_seed|random_state|trial|rep|repeat|fold)$/i;
-/** Those that may have any whole number as their value; a fold is one of a few. */
+/** Seed parameters that accept any integer; a fold is one of a few. */
 const FREE_SEEDS = /^(?!fold$)/i;
 const SMALLER_IS_BETTER = /(loss|err|error|perplexity|ppl|nll|mse|mae|rmse|fid|wer|cer|seconds|time|latency|distance)/i;
 
@@ -79,7 +79,7 @@ export function metrics(runs) {
 }
 
 /**
- * What is better: as the sweep says for its own metric, else by the name.
+ * The goal: that of the sweep for its own metric, otherwise guessed by name.
  * @param {{metric: string | null, goal: string | null}} sweep @param {string} metric @returns {Goal}
  */
 export function goalOf(sweep, metric) {
@@ -162,7 +162,7 @@ export function tally(runs) {
 }
 
 /**
- * Seconds until all runs are over, from the time that finished ones took and how many run at once; null: nobody knows.
+ * Seconds until all runs are finished, from the duration of finished ones and how many run at once; null: unknown.
  * @param {readonly Run[]} runs @param {number} now
  */
 export function remaining(runs, now) {
@@ -175,7 +175,7 @@ export function remaining(runs, now) {
 }
 
 /**
- * The table as rows for CSV: one row a run, with its job, state, parameters, last numbers, and what all of them come to.
+ * The table as rows for CSV: one row per run, with its job, state, parameters, last metrics, and their summaries.
  * @param {readonly Run[]} runs
  * @returns {unknown[][]}
  */

@@ -1,4 +1,4 @@
-// One parameter against the metric: a dot a run.
+// One parameter against the metric: a dot per run.
 import { useCanvas } from "../../components/canvas.js";
 import { html } from "../../vendor/ui.js";
 import * as axes from "./axes.js";

@@ -1,4 +1,4 @@
-// How many runs are in which state, as one strip; its label says it in words.
+// How many runs are in which state, as one strip; its label says the same in words.
 import { count } from "../../core/format.js";
 import { html } from "../../vendor/ui.js";
 

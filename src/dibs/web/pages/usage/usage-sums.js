@@ -1,4 +1,4 @@
-// Who used the GPUs, as numbers: what is stacked on a day, what a project or a sweep comes to, and others now. Pure.
+// GPU usage as numbers: the stack of a day, sums of projects and sweeps, and other users now. Pure.
 
 /**
  * @typedef {{day: string, project: string, sweep: string | null, gpu_s: number, watched_s: number, idle_s: number}} Sum one of GET /v1/usage
@@ -10,7 +10,7 @@
  * @property {number} idle
  */
 
-/** Groups that have a colour of their own. */
+/** Groups with a separate colour. */
 export const MOST_GROUPS = 8;
 export const REST = "all others";
 
@@ -21,7 +21,7 @@ function nameOf(sum, by) {
 }
 
 /**
- * Return what is stacked, most hours first; what comes after the first few together as one.
+ * Return the stack, most hours first; groups after the first few are summed as one.
  * @param {readonly Sum[]} sums @param {readonly string[]} days @param {"project" | "sweep"} by
  * @returns {Group[]}
  */
@@ -57,7 +57,7 @@ export function totals(groups) {
 }
 
 /**
- * Where the upright axis ends: the next of 1, 2, 5, 10, 20, ... that nothing is above.
+ * The end of the vertical axis: the next of 1, 2, 5, 10, 20, ... that no value exceeds.
  * @param {number} most
  */
 export function ceiling(most) {
@@ -67,7 +67,7 @@ export function ceiling(most) {
 }
 
 /**
- * Return who else has GPUs now, and for how many hours already, most first. What they had before is not recorded.
+ * Return the other users who hold GPUs now, and for how many hours, most first. Earlier use is not recorded.
  * @param {readonly import("../../core/types.js").Gpu[]} gpus @param {string | undefined} me @param {number} now
  * @returns {{user: string, gpus: number, hours: number | null}[]}
  */
@@ -79,7 +79,7 @@ export function others(gpus, me, now) {
     if (user === me) continue;
     const one = found.get(user) ?? { user, gpus: 0, hours: 0 };
     one.gpus += 1;
-    // Nobody knows the sum where one of them is not known.
+    // The sum is unknown if one of them is.
     one.hours = one.hours === null || !holder.since ? null : one.hours + Math.max(0, now - Date.parse(holder.since)) / 3_600_000;
     found.set(user, one);
   }

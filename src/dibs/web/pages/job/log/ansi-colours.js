@@ -1,6 +1,6 @@
 // Colours of a terminal on our page: readable on light and on dark, whatever the program chose.
 //
-// Both answers are in one CSS value, so that nothing is drawn again when the theme changes.
+// Both colours are in one CSS value, so that nothing is redrawn when the theme changes.
 
 /** @typedef {import("./ansi.js").Colour} Colour */
 /** @typedef {import("./ansi.js").Style} Style */
@@ -31,7 +31,7 @@ export const DARK = {
 };
 
 /**
- * Return the two CSS colours of a style; null where the page's own will do.
+ * Return the two CSS colours of a style; null for the default of the page.
  * @param {Style} style
  * @returns {{color: string | null, background: string | null}}
  */
@@ -71,7 +71,7 @@ function rgb(colour, own, theme) {
 }
 
 /**
- * Return the colour nearest to `ink` that can be read on `paper`: mixed with black or white as far as it takes.
+ * Return the colour nearest to `ink` that is readable on `paper`: mixed with black or white as needed.
  * @param {Rgb} ink
  * @param {Rgb} paper
  * @returns {Rgb}

@@ -2,8 +2,8 @@
 //
 // A line is written into cells as a terminal does it: `\r` goes back to the first, backspace one back, what follows
 // overwrites. Escape sequences other than colours and erasing are left out; stray control characters are shown as
-// signs, so that nothing in a log can move, hide or turn around what stands next to it. Every line begins plain:
-// what stands far above it need not be read to show it.
+// symbols, so that nothing in a log can move, hide or reverse the text next to it. Every line starts unstyled:
+// earlier lines need not be read to show it.
 
 /**
  * A colour: null for the page's own, 0 to 15 for the terminal's sixteen, else red, green, blue.
@@ -22,7 +22,7 @@ export const PLAIN = Object.freeze({
 
 /** Columns of a tab. */
 const TAB = 8;
-/** Cells of a line that are kept: a program may move to the right for ever. */
+/** Most cells of a line: a program may move the cursor right without end. */
 const MOST_CELLS = 65_536;
 
 /** Anything that is more than a letter: controls, C1, marks that turn the direction of text, separators of lines. */
@@ -53,7 +53,7 @@ export function spans(line) {
 }
 
 /**
- * Return what is left of a line when it is only read: no styles, progress in its last state.
+ * Return a line as plain text: no styles, progress bars in their last state.
  * @param {string} line
  */
 export function plain(line) {
@@ -79,7 +79,7 @@ class Cells {
     if (code === 0x0d) this.cursor = 0;
     else if (code === 0x08) this.cursor = Math.max(0, this.cursor - 1);
     else if (code === 0x09) {
-      // A tab moves; what it passes over stays as it is.
+      // A tab moves the cursor and overwrites nothing.
       const target = (Math.floor(this.cursor / TAB) + 1) * TAB;
       while (this.cursor < Math.min(target, MOST_CELLS)) this.put(this.chars[this.cursor] ?? " ", this.styles[this.cursor] ?? PLAIN);
     } else this.put(SPECIAL.test(char) ? sign(code) : char, this.style);
@@ -108,7 +108,7 @@ class Cells {
   escape(line, at) {
     SEQUENCE.lastIndex = at;
     const found = SEQUENCE.exec(line);
-    // An escape that begins nothing: passed over alone.
+    // An escape without a valid sequence: skip only the escape.
     if (found === null) return at + 1;
     const [all, parameters, final] = found;
     if (final === "m") this.style = dress(this.style, parameters);
@@ -137,7 +137,7 @@ class Cells {
 }
 
 /**
- * Return what is shown for a character that would do something instead of being seen.
+ * Return the symbol for a control character.
  * @param {number} code
  */
 function sign(code) {

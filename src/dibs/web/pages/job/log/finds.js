@@ -1,16 +1,16 @@
-// What was found in a log so far, and which of it one looks at. The daemon searches; the file may be of any size.
+// The matches in a log so far, and the current one. The daemon searches; the file may be of any size.
 
 /** @typedef {{offset: number, line: number | null, text: string}} Match */
 /** @typedef {{matches: Match[], current: number, next: number | null, isCapped: boolean}} Finds next: byte at which to go on; null: all searched */
 
-/** Matches that are kept: more than anybody steps through. */
+/** Most matches that are kept: more than anybody steps through. */
 export const MOST = 10_000;
 
 /** @type {Finds} */
 export const NOTHING = Object.freeze({ matches: [], current: -1, next: 0, isCapped: false });
 
 /**
- * Return what is known after one more answer.
+ * Return the matches after one more answer.
  * @param {Finds} finds
  * @param {{matches: Match[], next: number | null}} answer
  * @returns {Finds}
@@ -22,7 +22,7 @@ export function add(finds, answer) {
 }
 
 /**
- * Return the finds with the one looked at that comes first at or after a byte of the file; the first if there is none.
+ * Return the matches with the first one at or after a byte of the file as current; the first if there is none.
  * @param {Finds} finds
  * @param {number} offset
  * @returns {Finds}
@@ -33,7 +33,7 @@ export function from(finds, offset) {
 }
 
 /**
- * Return the finds one step further, round the end.
+ * Return the matches one step further, wrapping around.
  * @param {Finds} finds
  * @param {1 | -1} step
  * @returns {Finds}
@@ -53,7 +53,7 @@ export function label(finds) {
 }
 
 /**
- * Return where a text stands in a line, for marking it; letters of either case.
+ * Return where a text is in a line, for marking it; case is ignored.
  * @param {string} line
  * @param {string} text
  * @param {boolean} isCase
@@ -71,7 +71,7 @@ export function marks(line, text, isCase) {
 }
 
 /**
- * Return spans cut at the beginnings and ends of what was found in them.
+ * Return spans split at the beginnings and ends of matches.
  * @param {import("./ansi.js").Span[]} spans
  * @param {[number, number][]} found
  * @returns {(import("./ansi.js").Span & {isFound: boolean})[]}

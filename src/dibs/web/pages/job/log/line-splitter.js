@@ -1,7 +1,7 @@
 // Bytes of a log, as they come, into lines of text.
 //
-// Lines are cut at line feeds before anything is decoded, so that no letter is torn at the border of two reads. Of a
-// line that is too long to show only its end is kept: with a progress bar that is its last state.
+// Lines are cut at line feeds before anything is decoded, so that no character is split between two reads. Of a line
+// that is too long to show, only its end is kept: for a progress bar that is its last state.
 
 /** Bytes of a line that are kept. */
 export const LONGEST = 16_384;
@@ -54,7 +54,7 @@ export class Splitter {
   /** @param {Uint8Array} part */
   keep(part) {
     if (part.length === 0) return;
-    // A copy: the rest of what was read is not kept alive by the end of a line.
+    // A copy: the end of a line must not keep the whole buffer alive.
     this.open.push(part.slice(-this.longest));
     this.openBytes += this.open[this.open.length - 1].length;
     while (this.openBytes - this.open[0].length >= this.longest) this.openBytes -= /** @type {Uint8Array} */ (this.open.shift()).length;
@@ -90,7 +90,7 @@ function joined(parts, length) {
 }
 
 /**
- * Return the bytes from the first that begins a letter of UTF-8.
+ * Return the bytes from the first that begins a UTF-8 character.
  * @param {Uint8Array} bytes
  */
 function fromLetter(bytes) {

@@ -29,7 +29,7 @@ function classOf(style) {
 export function Line({ line, number, row, isLinked, isCurrent, sought, choose }) {
   const kind = `log-line${isLinked ? " is-linked" : ""}${isCurrent ? " is-current" : ""}`;
   const all = line ? spansOf(line) : [];
-  // What an expression found only the daemon knows; then the line as a whole is marked.
+  // Only the daemon knows what a regular expression matched; then the whole line is marked.
   const words = sought.isRegex || !line ? [] : finds.marks(all.map((span) => span.text).join(""), sought.text, sought.isCase);
   return html`<div class=${kind} data-row=${row}>
     ${number === null ? html`<span class="log-number"></span>` : html`<a class="log-number" href=${`#L${number}`} tabindex="-1" onClick=${(/** @type {MouseEvent} */ event) => choose(event, number)}>${number}</a>`}

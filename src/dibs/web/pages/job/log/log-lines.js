@@ -1,8 +1,8 @@
-// The lines of a log of any size: its end at once, every other part when it is looked at.
+// The lines of a log of any size: its end at once, every other part when it is scrolled to.
 //
-// The end is read first and followed as the file grows. Meanwhile the daemon tells where every thousandth line begins;
+// The end is read first and followed as the file grows. Meanwhile the daemon reports where every thousandth line begins;
 // when both meet, lines have numbers and any block of them can be fetched. Blocks are kept while they are used and
-// forgotten afterwards. Nothing here draws: whoever does is told by `changed`.
+// evicted afterwards. Nothing here draws: `changed` notifies the viewer.
 
 import { lastAtMost } from "../../../core/id-ranges.js";
 import { Splitter } from "./line-splitter.js";
@@ -25,7 +25,7 @@ import { Splitter } from "./line-splitter.js";
 export const TAIL = 1000;
 /** Blocks that are kept besides the end. */
 const MOST_BLOCKS = 16;
-/** Bytes by which a file may be ahead before its end is read anew instead of all that came. */
+/** Bytes by which a file may be ahead before only its end is read instead of everything new. */
 const FAR_BEHIND = 8 * 1024 * 1024;
 /** Bytes of one read while following. */
 const STEP = 1024 * 1024;
@@ -42,7 +42,7 @@ export class Log {
     this.source = source;
     this.changed = changed;
     this.failed = failed;
-    /** Before that moment nothing is read that somebody only looks at. */
+    /** Before that time no block is read for display. */
     this.retryAt = 0;
     /** The end of the file, line by line. @type {Line[]} */
     this.end = [];
@@ -85,14 +85,14 @@ export class Log {
 
   /** Learn where lines begin, all of the file, and number them. */
   async number() {
-    // What was read from the first byte on is counted already.
+    // If the first byte was read, the lines are already counted.
     while (!this.isClosed && this.base === null) {
       const answer = await this.source.index(this.known.byte, this.known.line);
       this.every = answer.every;
       this.traceback ??= answer.traceback;
       const { byte, line } = this.known;
       if (line === this.offsets.length * this.every && byte < answer.size) this.offsets.push(byte);
-      // What was known already is told again at the border of two answers.
+      // Two consecutive answers overlap at their boundary.
       const last = this.offsets.at(-1) ?? -1;
       this.offsets.push(...answer.offsets.filter((offset) => offset > last));
       if (answer.next === null) break;
@@ -109,7 +109,7 @@ export class Log {
     if (place >= 0) this.base = last * this.every - place;
     else {
       const start = this.end[0]?.start ?? this.splitter.openStart;
-      // Lines that are so long have no numbers rather than a page that reads for minutes.
+      // Extremely long lines get no numbers: the page would read for minutes.
       if (start - (this.offsets[last] ?? 0) > FAR_BEHIND) return;
       const before = await this.split(this.offsets[last] ?? 0, start);
       this.end = [...before, ...this.end];
@@ -119,7 +119,7 @@ export class Log {
     this.known = { byte: open, line: this.base + this.end.length };
   }
 
-  /** Read what was added; return whether there was anything. A file that became shorter is read anew. */
+  /** Read what was added; return whether there was anything. A truncated file is read again. */
   async grow() {
     const before = this.size;
     const { size } = await this.source.read(before, before + STEP, (bytes) => this.take(bytes));
@@ -157,7 +157,7 @@ export class Log {
     if (number === this.offsets.length * this.every && this.splitter.rest() !== null) this.offsets.push(this.splitter.openStart);
   }
 
-  /** Let go of lines of the end that can be fetched again. */
+  /** Drop lines of the end that can be fetched again. */
   trim() {
     if (this.base === null) return;
     const spare = this.end.length - 2 * TAIL;
@@ -174,7 +174,7 @@ export class Log {
   }
 
   /**
-   * Return a line if it is here; else undefined, and `changed` is called when it came.
+   * Return a line if it is loaded; otherwise undefined, and `changed` is called when it is.
    * @param {number} row
    * @returns {Line | undefined}
    */

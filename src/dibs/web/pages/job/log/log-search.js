@@ -1,4 +1,4 @@
-// Finding in a log: asks the daemon part by part until the whole file is searched, and keeps what was found.
+// Search in a log: queries the daemon part by part until the whole file is searched, and keeps the matches.
 import * as api from "../../../core/api.js";
 import { useEffect, useState } from "../../../vendor/ui.js";
 import * as finds from "./finds.js";
@@ -9,7 +9,7 @@ import * as finds from "./finds.js";
 const TYPING_MS = 250;
 
 /**
- * Return what is found so far, how to change it, and what went wrong. `turn` searches again: the file may have grown.
+ * Return the matches so far, how to change them, and an error. `turn` searches again: the file may have grown.
  * @param {number} id @param {import("./source.js").Which} which @param {Sought} sought @param {number} turn
  * @param {() => number} from the byte at which one looks, for the match that comes first
  * @returns {{found: finds.Finds, setFound: (change: (before: finds.Finds) => finds.Finds) => void, error: unknown}}

@@ -1,10 +1,10 @@
-// A log that is read while it is looked at: its end at once, its numbers as they come, and what is added to it.
+// A log that is read while it is shown: its end at once, its line numbers as they come, and new output.
 import * as api from "../../../core/api.js";
 import { useEffect, useState } from "../../../vendor/ui.js";
 import { Log } from "./log-lines.js";
 import { source } from "./source.js";
 
-/** Milliseconds between two looks: while it grows, and at most when it does not. */
+/** Milliseconds between two polls: while it grows, and at most when it does not. */
 const SOON_MS = 500;
 const LATER_MS = 2000;
 
@@ -22,7 +22,7 @@ export function useLog(id, which, isOver) {
     let frame = 0;
     const complain = (/** @type {unknown} */ wrong) => void (api.isAborted(wrong) || setError(wrong));
     const changed = () => {
-      // Many lines may come between two pictures.
+      // Many lines may come between two frames.
       frame ||= requestAnimationFrame(() => {
         frame = 0;
         setVersion((n) => n + 1);
@@ -55,7 +55,7 @@ export function useLog(id, which, isOver) {
         const hasGrown = document.visibilityState === "visible" && (await log.grow());
         wait = hasGrown ? SOON_MS : Math.min(LATER_MS, wait * 1.5);
         setError(null);
-        // The end of a job that is over is read to its last byte.
+        // The log of a finished job is read to its last byte.
         if (isOver && !hasGrown && document.visibilityState === "visible") return;
       } catch (wrong) {
         if (api.isAborted(wrong)) return;

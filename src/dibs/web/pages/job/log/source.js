@@ -17,7 +17,7 @@ export function source(id, which, signal) {
       return { bytes: new Uint8Array(await answer.arrayBuffer()), from: Number(answer.headers.get("Dibs-Log-From") ?? 0) };
     },
     async read(from, to, take) {
-      // The byte before is asked for too: then there is always one, and "nothing new" is no error.
+      // The previous byte is requested too: then the range is never empty, and "nothing new" is no error.
       const headers = from > 0 ? { Range: `bytes=${from - 1}-${to === null ? "" : to - 1}` } : undefined;
       const answer = await api.request("GET", path, undefined, { query: which, headers, signal });
       const size = Number(answer.headers.get("Dibs-Log-Size") ?? 0);
@@ -29,7 +29,7 @@ export function source(id, which, signal) {
 }
 
 /**
- * Hand over the bytes of an answer without the first few, and not more than so many.
+ * Pass on the bytes of an answer, without the first few and up to a maximum.
  * @param {Response} answer @param {number} skip @param {number} most @param {(bytes: Uint8Array) => void} take
  */
 async function hand(answer, skip, most, take) {

@@ -1,4 +1,4 @@
-// The log of a job on the screen: its end, followed; any other part; finding; links to lines.
+// The viewer of a job's log: follows its end, shows any other part, searches, links to lines.
 import { Choice, Problem } from "../../../components/common.js";
 import * as rowWindow from "../../../components/row-window.js";
 import * as toasts from "../../../components/toasts.js";
@@ -22,7 +22,7 @@ const NEAR = 4;
 /** @param {{job: import("../../../core/types.js").Job}} props */
 export function Viewer({ job }) {
   const query = router.query.value;
-  // Always by its number: what "the newest" means may change while it is read.
+  // Always by its number: the newest attempt may change meanwhile.
   const which = { attempt: query.get("attempt") ?? String(job.attempt), stream: query.get("stream") };
   const sought = { text: query.get("find") ?? "", isCase: query.has("case"), isRegex: query.has("regex") };
   const isOnly = query.has("only") && sought.text !== "";
@@ -31,7 +31,7 @@ export function Viewer({ job }) {
   const isOver = Boolean(job.finished_at) || !isNewest;
   const { log, version, numbered, error } = useLog(job.id, which, isOver);
   const [isFollowing, setFollowing] = useState(finds.linesOf(location.hash) === null);
-  /** Lines there were when following ended. */
+  /** The number of lines when following stopped. */
   const [pausedAt, setPausedAt] = useState(0);
   const [turn, setTurn] = useState(0);
   const linked = finds.linesOf(router.place.value.hash);
@@ -40,7 +40,7 @@ export function Viewer({ job }) {
   const top = useRef(0);
   const { found, setFound, error: wrong } = useSearch(job.id, which, sought, turn, () => log?.line(Math.floor(top.current))?.start ?? 0);
   const rows = isOnly ? found.matches.length : (log?.count ?? 0);
-  // Wrapped lines have any height: then one row of scrolling is one line, and the last may stand at the top.
+  // Wrapped lines have any height: then one row of scrolling is one line, and the last may be at the top.
   const spare = isWrapped ? 1 : 0;
   const scrolling = useVirtualScroll(rows, ROW);
   const { box, list } = scrolling;
@@ -58,7 +58,7 @@ export function Viewer({ job }) {
     if (isFollowing && !isOnly) toEnd();
   }, [version, isFollowing, isOnly, isWrapped, list.viewport, rows]);
 
-  // When lines get their numbers there are suddenly many before those that are seen.
+  // When lines get their numbers, many rows appear before the visible ones.
   const base = useRef(/** @type {number | null} */ (null));
   useLayoutEffect(() => {
     const now = log?.base ?? null;
@@ -66,7 +66,7 @@ export function Viewer({ job }) {
     base.current = now;
   }, [log?.base ?? null]);
 
-  // Where to go is remembered until all lines that are known now are drawn: the box cannot be scrolled further before.
+  // The target is kept until all known lines are drawn: the box cannot be scrolled that far before.
   const [target, setTarget] = useState(/** @type {{row: number} | null} */ (null));
   useLayoutEffect(() => {
     if (!target) return;
@@ -95,7 +95,7 @@ export function Viewer({ job }) {
     const element = box.current;
     if (!element || isOnly) return;
     const far = rowWindow.farthest(extended);
-    // Up by hand: growing never makes it less.
+    // The user scrolled up: growth never reduces the position.
     if (isFollowing && element.scrollTop < scrolled.current - NEAR && element.scrollTop < far - NEAR) {
       const first = isWrapped ? firstSeen(element) : null;
       stop();
@@ -104,7 +104,7 @@ export function Viewer({ job }) {
     scrolled.current = element.scrollTop;
   };
 
-  // A link to a line, and the match one steps to.
+  // A link to a line, and the current match.
   const hash = router.place.value.hash;
   useEffect(() => {
     if (!log || !linked || isOnly) return;
@@ -121,7 +121,7 @@ export function Viewer({ job }) {
   const choose = (event, number) => {
     event.preventDefault();
     const fragment = event.shiftKey && linked ? finds.fragmentOf(linked[0], number) : finds.fragmentOf(number);
-    // Only the address: the line is in sight.
+    // Only change the address: the line is visible.
     history.replaceState(history.state, "", router.place.value.path + router.place.value.search + fragment);
     router.place.value = { ...router.place.value, hash: fragment };
   };
@@ -183,7 +183,7 @@ export function Viewer({ job }) {
 const numberOf = (line) => (line === null ? null : line + 1);
 
 /**
- * Which lines to draw when they may be of any height: from the one at the top on, or, while following, the last ones.
+ * Which lines to draw if they may have any height: from the top one on, or, while following, the last ones.
  * @param {rowWindow.List} list @param {number} scrollTop @param {number} rows @param {boolean} isFollowing
  * @returns {rowWindow.Window}
  */
