@@ -1,4 +1,4 @@
-"""The lock files: what scripts/venv installs has a version and hashes, and a file with other bytes is refused."""
+"""The lock files: everything that scripts/venv installs has a version and hashes, and other bytes are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_package_has_hashes_and_no_file_names_a_host(name: str) -> None:
     assert "://" not in (ROOT / "requirements" / f"{name}.lock").read_text()
 
 
-def test_the_lock_files_have_all_that_is_declared() -> None:
+def test_the_lock_files_have_all_declared_packages() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {re.split("[<>=]", each)[0] for each in declared["dependencies"]}
     tools = {re.split("[<>=]", each)[0] for each in declared["optional-dependencies"]["dev"]}
@@ -45,7 +45,7 @@ def test_the_lock_files_have_all_that_is_declared() -> None:
 
 
 def test_nothing_else_is_installed_by_the_scripts() -> None:
-    """Each call of pip installs a lock file, or our own sources without anything else."""
+    """Each call of pip installs a lock file, or our own sources without dependencies."""
     for name in ("venv", "test", "quickstart", "lock"):
         text = (ROOT / "scripts" / name).read_text().replace("\\\n", " ")
         for line in re.findall(r"^ *(?:pip_install|\$set_up|.*pip install) (.*)$", text, re.MULTILINE):
@@ -73,7 +73,7 @@ def test_a_package_with_other_bytes_is_refused(tmp_path: Path) -> None:
     def install(of: bytes) -> str:
         lock.write_text(f"tiny==1 --hash=sha256:{hashlib.sha256(of).hexdigest()}\n")
         done = subprocess.run(["scripts/venv"], cwd=tree, env=own, capture_output=True, text=True, check=False)
-        # Our own package cannot be built here; the step before is the one that matters.
+        # Our own package cannot be built here; the previous step is the one that matters.
         assert done.returncode != 0
         return done.stderr
 

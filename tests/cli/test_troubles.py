@@ -189,7 +189,7 @@ def test_without_home_the_user_database_is_used(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("option", ["-o", "--stderr"])
-def test_an_output_that_no_job_could_write_to_is_refused_at_once(used: Bench, option: str) -> None:
+def test_an_unwritable_output_is_refused_at_once(used: Bench, option: str) -> None:
     fifo = used.folder / f"fifo{option}"
     os.mkfifo(fifo)
     done = used.cli("add", "-g0", option, fifo.name, "true")

@@ -1,4 +1,4 @@
-"""Starting a daemon: a client waits for one that is about to listen, and names what keeps one from starting."""
+"""Starting a daemon: a client waits for one that is about to listen, and names what prevents a start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import daemon_process
 from dibs.system import locks, paths
 
-#: Holds the daemon's lock until its stdin ends, as a daemon does that recovers a large queue before it listens.
+#: Holds the daemon's lock until its stdin ends, like a daemon that recovers a large queue before it listens.
 HOLDER = """
 import fcntl, os, sys
 lock = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600)
@@ -54,7 +54,7 @@ def test_an_interpreter_that_cannot_be_executed_is_named(bench: Bench) -> None:
     assert "DIBS_HOME" not in done.stderr
 
 
-def test_a_state_folder_that_cannot_be_written_is_still_named(bench: Bench) -> None:
+def test_an_unwritable_state_folder_is_still_named(bench: Bench) -> None:
     """The other error of a start: here the advice to use another folder is right."""
     bench.home.mkdir(mode=0o700)
     (bench.home / "daemon.log").mkdir()

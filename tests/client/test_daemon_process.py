@@ -1,4 +1,4 @@
-"""A daemon that does not answer: what the kernel must prove before it counts as stopped or hung."""
+"""A daemon that does not answer: the evidence from the kernel that it is stopped or hangs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ listening.listen()
 print("ready", flush=True)
 """
 SLEEPS = "while True: signal.pause()\n"
-#: Busy for longer than a sleeper would be given, in CPU time: on a loaded machine that takes longer still.
+#: Busy for longer than a sleeping process is given, in CPU time: on a loaded machine that takes longer still.
 ANSWERS_LATE = f"""
 while time.process_time() < {HUNG_AFTER_S + 1}: pass
 while True:
@@ -39,13 +39,13 @@ while True:
 
 
 def looks(*states: str, switches: tuple[int, ...] | None = None) -> list[tuple[float, Look]]:
-    """Return looks that together take as long as it needs."""
+    """Return checks that together take as long as it needs."""
     step = HUNG_AFTER_S / (len(states) - 1)
     counts = switches or (7,) * len(states)
     return [(place * step, Look(state, count)) for place, (state, count) in enumerate(zip(states, counts, strict=True))]
 
 
-def test_a_main_thread_that_sleeps_beside_an_unread_request_hangs() -> None:
+def test_a_sleeping_main_thread_with_an_unread_request_hangs() -> None:
     assert daemon_process.is_hung(looks("S", "S", "S"), unread=1)
 
 
@@ -61,17 +61,17 @@ def test_a_main_thread_that_sleeps_beside_an_unread_request_hangs() -> None:
         [],
     ],
 )
-def test_a_slow_machine_is_no_proof(seen: list[tuple[float, Look]]) -> None:
+def test_slowness_of_the_machine_is_no_evidence(seen: list[tuple[float, Look]]) -> None:
     assert not daemon_process.is_hung(seen, unread=1)
 
 
-def test_a_request_that_was_read_may_take_its_time() -> None:
+def test_a_request_that_was_read_may_take_long() -> None:
     assert not daemon_process.is_hung(looks("S", "S", "S"), unread=0)
 
 
 @pytest.fixture(params=[SLEEPS], ids=["sleeps"])
 def pretend(bench: Bench, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
-    """A program in the place of the daemon, which sleeps, or does what a test asks for."""
+    """A program in the place of the daemon, which sleeps, or does what a test requests."""
     bench.home.mkdir(mode=0o700)
     words = [str(paths.daemon_lock(bench.home)), str(paths.socket_path(bench.home))]
     program = [sys.executable, "-c", PROGRAM + request.param, *words]
@@ -84,7 +84,7 @@ def pretend(bench: Bench, request: pytest.FixtureRequest) -> Iterator[subprocess
             process.kill()
 
 
-def test_a_daemon_that_hangs_is_named_with_the_cure(bench: Bench, pretend: subprocess.Popen[str]) -> None:
+def test_a_hanging_daemon_is_reported_with_the_fix(bench: Bench, pretend: subprocess.Popen[str]) -> None:
     began = time.monotonic()
     done = bench.cli("add", "-g0", "true")
     assert time.monotonic() - began < daemon_process.HUNG_AFTER_S + PATIENCE_S / 2
@@ -94,7 +94,7 @@ def test_a_daemon_that_hangs_is_named_with_the_cure(bench: Bench, pretend: subpr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_daemon_that_hangs_is_replaced(bench: Bench, pretend: subprocess.Popen[str]) -> None:
+def test_a_hanging_daemon_is_replaced(bench: Bench, pretend: subprocess.Popen[str]) -> None:
     done = bench.cli("daemon", "restart", "--force")
     assert done.returncode == 0
     assert f"killed (pid {pretend.pid})" in done.stdout
@@ -109,8 +109,8 @@ def test_a_busy_daemon_is_waited_for_with_a_note(bench: Bench, pretend: subproce
     assert f"the daemon (pid {pretend.pid}) has not answered yet" in done.stderr
 
 
-def test_only_who_has_the_lock_open_is_killed(bench: Bench) -> None:
-    """The kernel's table keeps the pid of a dead holder while a child has the lock, and a pid can be given anew."""
+def test_only_a_process_with_the_lock_open_is_killed(bench: Bench) -> None:
+    """The kernel's table keeps the pid of a dead holder while a child has the lock, and a pid can be reused."""
     program = (
         "import fcntl, os, signal, sys\n"
         "lock = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600)\n"
@@ -128,7 +128,7 @@ def test_only_who_has_the_lock_open_is_killed(bench: Bench) -> None:
         assert process.stdout is not None
         keeper = int(process.stdout.readline())
         try:
-            # As after a reuse: the table names a process that has nothing to do with the lock any more.
+            # As after a reuse: the table names a process that no longer has anything to do with the lock.
             wait_for(lambda: not _holds(process.pid, bench))
             assert daemon_process.lock_holder(bench.home) == process.pid
             with pytest.raises(daemon_process.NoDaemon, match="still held"):
@@ -147,7 +147,7 @@ def _holds(pid: int, bench: Bench) -> bool:
 
 
 def test_a_connection_is_retried_while_the_backlog_is_full(bench: Bench, tmp_path: Path) -> None:
-    """A daemon with many connections to accept is busy; it was reported as out of reach."""
+    """A daemon with many connections to accept is busy; it was reported as unreachable."""
     bench.start()
     pid = bench.pid()
     assert pid is not None

@@ -1,4 +1,4 @@
-"""What the doctor says about the interpreter, about processes and about open files, each with its fix."""
+"""What the doctor reports about the interpreter, processes and open files, each with its fix."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import machine_limits
 
 
-def test_an_interpreter_that_works_is_no_problem() -> None:
+def test_a_working_interpreter_is_no_problem() -> None:
     assert machine_limits.interpreter(sys.executable) is None
 
 
-def test_an_interpreter_that_is_gone_or_cannot_be_executed_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_broken_interpreter_is_named(tmp_path: Path) -> None:
     python = tmp_path / "python"
     assert machine_limits.interpreter(str(python)) == (
         f"{python} is gone: no daemon and no job can be started",
@@ -47,7 +47,7 @@ def test_an_interpreter_of_another_version_is_named(tmp_path: Path) -> None:
     assert f"{python} is Python 3.9.1 now" in found[0]
 
 
-def test_a_daemon_whose_interpreter_was_removed_is_told(tmp_path: Path) -> None:
+def test_a_daemon_whose_interpreter_was_removed_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "python"
     shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
     with subprocess.Popen([program, "1000"]) as process:
@@ -65,7 +65,7 @@ def test_a_daemon_whose_interpreter_was_removed_is_told(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_few_open_files_and_many_used_are_told() -> None:
+def test_a_low_limit_and_many_open_files_are_reported() -> None:
     program = "import sys; held = [open('/dev/null') for _ in range(560)]; print('ready', flush=True); sys.stdin.read()"
     for limit, told in ((100, "may open only 100 files"), (600, "files open"), (4096, None)):
         code = program if limit >= 600 else program.replace("560", "1")
@@ -83,7 +83,7 @@ def test_few_open_files_and_many_used_are_told() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="being another user needs root")
-def test_a_process_limit_that_is_nearly_reached_is_told(tmp_path: Path) -> None:
+def test_a_nearly_reached_process_limit_is_reported(tmp_path: Path) -> None:
     """As a user: root has no such limit."""
     tmp_path.chmod(0o755)
     environ = {"PATH": os.environ["PATH"], "HOME": "/", "DIBS_HOME": "/tmp/dibs-test-none", "DIBS_DEVICES": "fake:1"}
@@ -98,7 +98,7 @@ def test_a_process_limit_that_is_nearly_reached_is_told(tmp_path: Path) -> None:
     assert "ulimit -u" in told[0]["fix"]
 
 
-def test_the_doctor_looks_at_the_disks_of_state_and_leases_and_at_limits(bench: Bench) -> None:
+def test_the_doctor_checks_the_disks_of_state_and_leases_and_the_limits(bench: Bench) -> None:
     bench.start()
     wait_for(bench.pid)
     told = json.loads(bench.cli("doctor", "--json").stdout)["findings"]

@@ -1,4 +1,4 @@
-"""The age of things, counted in the time that daemons ran and not by the clock."""
+"""The age of jobs, counted in the time that daemons ran and not by the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIVES = st.lists(st.tuples(st.floats(0, 500), st.integers(0, 10)), max_size=60)
 
 
 def lived(*steps: tuple[float, int]) -> seen_time.SeenTime:
-    """Return the seen time after steps of seconds, each with the events that happened meanwhile."""
+    """Return the seen time after steps of seconds, each with the events in between."""
     seen, event = seen_time.read(None, 0), 0
     for seconds, more in steps:
         event += more
@@ -25,19 +25,19 @@ def test_at_first_everything_counts_as_new() -> None:
     assert seen_time.event_before(seen_time.read(None, 41), 1.0) == 0
 
 
-def test_what_happened_before_the_first_daemon_is_old_when_it_was_seen_long_enough() -> None:
+def test_events_before_the_first_daemon_become_old_after_enough_seen_time() -> None:
     seen = seen_time.later(seen_time.read(None, 41), KEEP_FOR_S, 50, KEEP_FOR_S)
     assert seen_time.event_before(seen, KEEP_FOR_S) == 41
 
 
 @given(LIVES)
-def test_no_event_is_called_old_before_that_much_time_was_seen(steps: list[tuple[float, int]]) -> None:
+def test_no_event_is_old_before_that_much_time_was_seen(steps: list[tuple[float, int]]) -> None:
     event = seen_time.event_before(lived(*steps), KEEP_FOR_S)
     counted = 0
     for place, (_, more) in enumerate(steps):
         counted += more
         if more and counted <= event:
-            # It happened before the end of its step, so what came after that step is less than its age.
+            # It happened before the end of its step, so the time after that step is less than its age.
             assert sum(seconds for seconds, _ in steps[place:]) >= KEEP_FOR_S - 1e-6
 
 
@@ -51,5 +51,5 @@ def test_an_event_becomes_old_at_most_a_sixteenth_late(steps: list[tuple[float, 
 
 
 @given(LIVES)
-def test_few_moments_are_remembered(steps: list[tuple[float, int]]) -> None:
+def test_few_times_are_stored(steps: list[tuple[float, int]]) -> None:
     assert len(lived(*steps).moments) <= seen_time.MARKS + 2

@@ -1,4 +1,4 @@
-"""A database that is deleted, emptied, cut short or replaced: it is missed and restored, and no id is given twice."""
+"""A database that is deleted, emptied, truncated or replaced: that is detected and repaired, and no id is reused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def repair(bench: Bench) -> str:
     return done.stdout
 
 
-def test_no_id_is_given_once_the_database_is_deleted_and_a_restart_brings_all_back(bench: Bench) -> None:
+def test_no_id_is_given_after_the_database_was_deleted_and_a_restart_restores_all(bench: Bench) -> None:
     bench.start()
     jobs = [bench.add("true", gpus=0) for _ in range(3)]
     bench.wait_all()
@@ -52,7 +52,7 @@ def test_no_id_is_given_once_the_database_is_deleted_and_a_restart_brings_all_ba
     assert not copies.saved(paths.database(bench.home)).exists()
 
 
-def test_a_job_is_stopped_although_the_database_is_deleted(bench: Bench) -> None:
+def test_a_job_can_be_stopped_although_the_database_was_deleted(bench: Bench) -> None:
     job = bench.long_job(gpus=1)
     remove(bench)
     done = bench.cli("cancel", str(job))
@@ -63,7 +63,7 @@ def test_a_job_is_stopped_although_the_database_is_deleted(bench: Bench) -> None
     assert bench.until(job)["state"] == "cancelled"
 
 
-def test_jobs_that_run_when_the_database_is_deleted_are_followed_after_a_crash_too(bench: Bench) -> None:
+def test_jobs_running_when_the_database_is_deleted_survive_a_crash_too(bench: Bench) -> None:
     command, gate = gated(bench, "gate", code=7)
     job = bench.add(command, gpus=1)
     bench.until(job, "started")
@@ -77,7 +77,7 @@ def test_jobs_that_run_when_the_database_is_deleted_are_followed_after_a_crash_t
 
 
 @pytest.mark.parametrize("is_emptied", [True, False])
-def test_a_missing_or_empty_database_is_no_new_queue(bench: Bench, is_emptied: bool) -> None:
+def test_a_missing_or_empty_database_is_not_a_new_queue(bench: Bench, is_emptied: bool) -> None:
     """A job runs and holds a GPU, one ended since the copy, one waits; all are found again."""
     first, gate = gated(bench, "first", code=3)
     ended = bench.add("exit 4", gpus=0)
@@ -123,7 +123,7 @@ def test_a_missing_or_empty_database_is_no_new_queue(bench: Bench, is_emptied: b
     assert bench.until(late)["exit_code"] == 5
 
 
-def test_without_any_copy_the_folders_alone_make_a_queue(bench: Bench) -> None:
+def test_without_a_copy_the_queue_is_rebuilt_from_the_job_folders(bench: Bench) -> None:
     command, gate = gated(bench, "gate", code=6)
     bench.start()
     ended = bench.add("echo kept; exit 9", gpus=0)
@@ -147,8 +147,8 @@ def test_without_any_copy_the_folders_alone_make_a_queue(bench: Bench) -> None:
     assert bench.until(lost)["state"] in ("lost", "cancelled")
 
 
-def test_a_log_that_was_removed_after_a_crash_is_missed(bench: Bench) -> None:
-    """SQLite opens the older file without a word."""
+def test_a_log_deleted_after_a_crash_is_detected(bench: Bench) -> None:
+    """SQLite opens the older file without an error."""
     command, gate = gated(bench, "gate", code=8)
     bench.start()
     job = bench.add(command, gpus=1)
@@ -165,8 +165,8 @@ def test_a_log_that_was_removed_after_a_crash_is_missed(bench: Bench) -> None:
     assert bench.until(job)["exit_code"] == 8
 
 
-def test_ids_that_were_given_after_a_copy_are_not_given_again(bench: Bench) -> None:
-    """The copy is put back by hand, and the jobs since had no folders."""
+def test_ids_given_after_a_copy_are_not_reused(bench: Bench) -> None:
+    """The copy is restored by hand, and the later jobs had no folders."""
     bench.start()
     bench.cli("pause")
     bench.add("true", gpus=0)
@@ -181,8 +181,8 @@ def test_ids_that_were_given_after_a_copy_are_not_given_again(bench: Bench) -> N
     assert bench.add("true", gpus=0) > max(given)
 
 
-def test_what_was_queued_in_an_older_copy_waits_for_its_user(bench: Bench) -> None:
-    """It may have been cancelled since."""
+def test_jobs_queued_in_an_older_copy_are_held(bench: Bench) -> None:
+    """They may have been cancelled since."""
     bench.start()
     bench.cli("pause")
     job = bench.add("true", gpus=0)
@@ -196,7 +196,7 @@ def test_what_was_queued_in_an_older_copy_waits_for_its_user(bench: Bench) -> No
     assert bench.job(job)["state"] == "held"
 
 
-def test_a_crash_while_a_session_begins_is_no_loss(bench: Bench) -> None:
+def test_a_crash_at_the_start_of_a_session_loses_nothing(bench: Bench) -> None:
     """Before, between and after the writes of the marker and of the database."""
     bench.start()
     job = bench.add("true", gpus=0)

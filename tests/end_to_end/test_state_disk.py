@@ -1,4 +1,4 @@
-"""Trouble with the disk of the state folder or with the clock: jobs can be stopped, nothing is erased."""
+"""Problems with the disk of the state folder or with the clock: jobs can be stopped, nothing is deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file
 
 @contextlib.contextmanager
 def mounted(bench: Bench, *words: str) -> Iterator[Path]:
-    """Put the state folder on a file system of its own."""
+    """Put the state folder on a separate file system."""
     bench.home.mkdir(mode=0o700)
     subprocess.run(["mount", *words, bench.home], check=True)
     bench.home.chmod(0o700)
@@ -49,7 +49,7 @@ def fill(path: Path) -> None:
 
 
 def exhaust(bench: Bench, filler: Path) -> None:
-    """Fill the disk and what the database has in reserve, until nothing more can be stored."""
+    """Fill the disk and the reserve of the database, until nothing more can be stored."""
     bench.client.post("/v1/queue", {"paused": True})
     job = bench.add("true", gpus=0)
     changes = itertools.cycle(["hold", "unhold"])
@@ -71,8 +71,8 @@ def is_refused(change: Callable[[], object], filler: Path) -> bool:
 
 
 @needs_root
-def test_a_job_is_cancelled_on_a_full_disk(bench: Bench, small_disk: Path) -> None:
-    """What SQLite can still write is used up; the ballast makes room for the record."""
+def test_a_job_can_be_cancelled_on_a_full_disk(bench: Bench, small_disk: Path) -> None:
+    """SQLite has no space left; the ballast makes room for the record."""
     bench.start()
     wait_for(lambda: (small_disk / "ballast").exists())
     bench.long_job(gpus=1)
@@ -87,8 +87,8 @@ def test_a_job_is_cancelled_on_a_full_disk(bench: Bench, small_disk: Path) -> No
 
 
 @needs_root
-def test_a_job_is_stopped_when_not_even_the_ballast_helps(bench: Bench, small_disk: Path) -> None:
-    """Somebody fills the disk as fast as it is freed: the process ends at once, the record follows by itself."""
+def test_a_job_is_stopped_even_if_the_ballast_does_not_help(bench: Bench, small_disk: Path) -> None:
+    """Another process fills the disk as fast as it is freed: the job ends at once, the record follows by itself."""
     bench.start()
     wait_for(lambda: (small_disk / "ballast").exists())
     bench.long_job(gpus=1)
@@ -104,7 +104,7 @@ def test_a_job_is_stopped_when_not_even_the_ballast_helps(bench: Bench, small_di
 
 
 @needs_root
-def test_a_read_on_a_frozen_disk_is_answered_and_names_the_disk(bench: Bench, tmp_path: Path) -> None:
+def test_a_read_on_a_frozen_disk_is_answered_with_an_error_that_names_the_disk(bench: Bench, tmp_path: Path) -> None:
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(64 * 2**20)
@@ -114,7 +114,7 @@ def test_a_read_on_a_frozen_disk_is_answered_and_names_the_disk(bench: Bench, tm
         bench.client.post("/v1/queue", {"paused": True})
         job = bench.add("true", gpus=0)
         changes = itertools.cycle(["hold", "unhold"])
-        # A reader hangs if it must note in the shared index of the log what nobody has read yet.
+        # A reader blocks if it must update the shared index of the log.
         seen, took_s = wait_for(lambda: read_frozen(bench, lambda: act(bench, next(changes), job)), lambda it: it[0])
         assert f"the disk of {bench.home} does not answer" in seen
         assert took_s < 30
@@ -133,7 +133,7 @@ def read_frozen(bench: Bench, change: Callable[[], object]) -> tuple[str, float]
 
 
 def refusal(bench: Bench) -> str:
-    """Return why the list of jobs is refused; empty if it is not."""
+    """Return the error of the list of jobs; empty if there is none."""
     try:
         bench.jobs()
     except MachineError as error:
@@ -148,7 +148,7 @@ def made(bench: Bench) -> list[Path]:
     return copies.numbered(paths.database(bench.home))
 
 
-def test_a_clean_stop_makes_a_copy_if_something_happened(bench: Bench) -> None:
+def test_a_clean_stop_makes_a_copy_if_something_changed(bench: Bench) -> None:
     bench.until(bench.add("true", gpus=0))
     bench.stop()
     (copy,) = made(bench)[-1:]
@@ -158,7 +158,7 @@ def test_a_clean_stop_makes_a_copy_if_something_happened(bench: Bench) -> None:
     assert copies.look(copy).jobs == 1
 
 
-def test_a_daemon_that_is_killed_every_time_still_makes_copies(bench: Bench) -> None:
+def test_a_daemon_that_is_always_killed_still_makes_copies(bench: Bench) -> None:
     """The hour counts from the last copy, not from the start of the daemon."""
     job = bench.add("true", gpus=0)
     bench.until(job)
@@ -200,7 +200,7 @@ def year_ahead(tmp_path: Path) -> str:
 
 @contextlib.contextmanager
 def foreground(bench: Bench, **environ: str) -> Iterator[None]:
-    """Run a daemon with variables that one which starts by itself does not get."""
+    """Run a daemon with variables that an automatically started one does not get."""
     with subprocess.Popen([sys.executable, "-P", "-m", "dibs.daemon"], env=bench.environ | environ) as process:
         try:
             wait_for(lambda: bench.pid() is not None)
@@ -210,7 +210,7 @@ def foreground(bench: Bench, **environ: str) -> Iterator[None]:
             process.wait(60)
 
 
-def test_a_clock_that_is_a_year_ahead_erases_no_job(bench: Bench, year_ahead: str) -> None:
+def test_a_clock_that_is_a_year_ahead_deletes_no_job(bench: Bench, year_ahead: str) -> None:
     bench.environ["DIBS_KEEP_FOR"] = "1h"
     for _ in range(10):
         bench.until(bench.add("true", gpus=0))
@@ -219,22 +219,22 @@ def test_a_clock_that_is_a_year_ahead_erases_no_job(bench: Bench, year_ahead: st
         job = bench.add("true", gpus=0)
         bench.until(job)
         assert bench.job(job)["submitted_at"] > time.strftime("%Y-%m-%d", time.gmtime(time.time() + 300 * 86400))
-        # Housekeeping at the start comes before the copy that is due by this clock, or after it: both were awaited.
+        # Cleanup at the start comes before the copy that is due by this clock, or after it: both were awaited.
         bench.until(bench.add("true", gpus=0))
         assert len(bench.jobs()) == 12
     assert len(bench.jobs()) == 12
 
 
-def test_jobs_are_forgotten_when_daemons_have_run_for_that_long(bench: Bench) -> None:
+def test_jobs_are_deleted_when_daemons_have_run_for_that_long(bench: Bench) -> None:
     bench.environ["DIBS_KEEP_FOR"] = "1s"
     bench.until(bench.add("true", gpus=0))
 
-    def forgotten() -> bool:
+    def are_deleted() -> bool:
         bench.stop()
         bench.start()
         return not bench.client.get("/v1/queue")["counts"]["done"]
 
-    wait_for(forgotten)
+    wait_for(are_deleted)
 
 
 def test_the_ballast_is_made_once_and_released_once(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from bench import Bench, wait_for
 from dibs.cli import main as cli
 from dibs.system import processes
 
-#: Seconds: far less than the minute that a request may take, far more than the second that it takes on an idle machine.
+#: Seconds: far less than the minute that a request may take, far more than the second it takes on an idle machine.
 LATE_S = 25.0
 
-#: What to type after a verb, so that it would do something. A verb that is not here only has to answer in time.
+#: The arguments with which a verb would do something. A verb that is not here only has to answer in time.
 WORDS: dict[str, tuple[str, ...]] = {
     "status": (), "add": ("-g0", "true"), "run": ("-g0", "true"), "map": ("-g0", "echo", "{}", ":::", "a", "b"),
     "sweep": ("echo {lr}", "-p", "lr", "1", "2"), "results": (), "show": ("1",), "why": ("1",), "log": ("1",),
@@ -29,7 +29,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "daemon": ("status",), "web": (), "doctor": (), "config": (), "completion": ("bash",), "version": (), "help": (),
     "import": ("jobs.esy",), "machine": ("sttus",),
 }  # fmt: skip
-#: Verbs that read what the database has, and a word of the answer.
+#: Verbs that read from the database, and a word of the answer.
 READS = {"status": "sleep", "results": "", "show": "job 1", "why": "it is done", "log": "first", "gpus": "root|job 2"}
 #: Verbs that need no daemon, and their exit code.
 ALONE = {
@@ -77,7 +77,7 @@ def test_every_command_answers_at_once(stopped: tuple[Bench, int], verb: str) ->
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_daemon_verbs_and_the_doctor_name_it(stopped: tuple[Bench, int]) -> None:
+def test_the_daemon_verbs_and_the_doctor_report_it(stopped: tuple[Bench, int]) -> None:
     bench, pid = stopped
     for words in (["daemon", "status"], ["daemon", "restart"], ["daemon", "stop"], ["doctor"]):
         done = bench.cli(*words)
@@ -85,7 +85,7 @@ def test_the_daemon_verbs_and_the_doctor_name_it(stopped: tuple[Bench, int]) -> 
         assert done.returncode != 0
 
 
-def test_a_time_limit_is_kept(stopped: tuple[Bench, int]) -> None:
+def test_a_time_limit_is_respected(stopped: tuple[Bench, int]) -> None:
     bench, pid = stopped
     began = time.monotonic()
     done = bench.cli("wait", "--timeout", "3s")
@@ -94,7 +94,7 @@ def test_a_time_limit_is_kept(stopped: tuple[Bench, int]) -> None:
     assert f"pid {pid}" in done.stderr
 
 
-def test_what_was_refused_is_not_done_later(bench: Bench) -> None:
+def test_a_refused_request_is_not_executed_later(bench: Bench) -> None:
     bench.start()
     pid = bench.pid()
     assert pid is not None
@@ -106,7 +106,7 @@ def test_what_was_refused_is_not_done_later(bench: Bench) -> None:
     assert (seen["jobs"], seen["queue"]["paused"]) == ([], False)
 
 
-def test_a_stopped_daemon_is_replaced_and_its_jobs_run_on(bench: Bench, tmp_path: Path) -> None:
+def test_a_stopped_daemon_is_replaced_and_its_jobs_continue(bench: Bench, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     job = bench.add(f"until [ -e {gate} ]; do sleep 0.05; done; exit 7", gpus=1)
     bench.until(job, "started")
@@ -122,7 +122,7 @@ def test_a_stopped_daemon_is_replaced_and_its_jobs_run_on(bench: Bench, tmp_path
     assert bench.until(job)["exit_code"] == 7
 
 
-def test_force_asks_a_healthy_daemon_to_stop(bench: Bench) -> None:
+def test_force_stops_a_healthy_daemon_gracefully(bench: Bench) -> None:
     bench.start()
     done = bench.cli("daemon", "restart", "--force")
     assert done.returncode == 0

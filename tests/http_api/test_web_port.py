@@ -231,7 +231,7 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="being another user needs root")
-def test_a_crowd_of_strangers_does_not_shut_the_owner_out(daemon: Bench) -> None:
+def test_many_connections_of_other_users_do_not_block_the_owner(daemon: Bench) -> None:
     """They are known by one look for all of them, and only a few of them are answered at a time."""
     port = int(daemon.client.post("/v1/web", {"port": quiet_port()})["port"])
     words = [people.reachable_python(), "-I", "-S", "-c", CROWD, str(port), "1200"]
@@ -254,7 +254,7 @@ def processor_s(bench: Bench) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_the_owners_of_many_connections_are_found_by_one_look() -> None:
+def test_the_owners_of_many_connections_are_found_by_one_read() -> None:
     with contextlib.ExitStack() as stack:
         (listening,) = web_port.bind(("127.0.0.1",), 0)
         stack.enter_context(listening)

@@ -108,7 +108,7 @@ def test_one_line_summarizes_the_event(notice: notifications.Notice, text: str) 
     assert notifications.variables(notice, "host", "ada", "/log")["DIBS_TEXT"] == text
 
 
-def test_the_text_is_one_safe_line_whatever_a_job_is_called() -> None:
+def test_the_text_is_one_clean_line_whatever_the_name_of_a_job() -> None:
     """It may become the subject of a mail, or reach a terminal."""
     job = replace(ended(), spec=replace(ended().spec, name="vit\r\nBcc: all\x1b]0;x\x07\x9b2J\u202e\udc80"))
     (notice,) = notifications.due([job], {}, False, SETTING)

@@ -70,7 +70,7 @@ def endless(tmp_path):
         parent.kill()
 
 
-def test_a_search_has_limits_of_processor_time_and_memory(endless):
+def test_a_search_has_limits_on_cpu_time_and_memory(endless):
     _, child = endless
 
     wait_for(lambda: limits(child.pid), lambda seen: seen == {"cpu time": "70", "address space": str(1024**3)})
@@ -81,7 +81,7 @@ def limits(pid):
     return dict(re.findall(r"^Max (cpu time|address space) +(\S+)", text, re.MULTILINE))
 
 
-def test_a_search_ends_with_the_process_that_asked(endless):
+def test_a_search_ends_with_its_parent_process(endless):
     parent, child = endless
     # It is set up once it has limits.
     wait_for(lambda: limits(child.pid)["cpu time"] != "unlimited")

@@ -68,7 +68,9 @@ def test_times_and_usage_are_recorded(bench: Bench) -> None:
         ((b"true", b"x" * 140_000), 126, "true: Argument list too long"),
     ],
 )
-def test_a_command_that_cannot_start_gives_the_reason(bench: Bench, argv: tuple[bytes, ...], code: int, why: str) -> None:
+def test_a_command_that_cannot_start_gives_the_reason(
+    bench: Bench, argv: tuple[bytes, ...], code: int, why: str
+) -> None:
     (bench.tmp / "plain").write_text("echo hello\n")
     (bench.tmp / "bad-shebang").write_text("#!/no/such/interpreter\n")
     (bench.tmp / "bad-shebang").chmod(0o755)

@@ -1,4 +1,4 @@
-"""Copies of the database: whole, private, due by the age of the last one, and kept an hour apart."""
+"""Copies of the database: complete, private, due by the age of the last one, and kept an hour apart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def submit(store, command):
 
 
 def copy_at(path: Path, at: float) -> Path:
-    """Make a copy at a moment."""
+    """Make a copy at a given time."""
     made = copies.make(path)
     os.utime(made, (at, at))
     return made
@@ -45,7 +45,7 @@ def names(path):
     return sorted(file.name for file in (path.parent / "backups").iterdir())
 
 
-def test_a_copy_made_while_the_store_is_in_use_is_a_whole_database(store, path):
+def test_a_copy_made_while_the_store_is_in_use_is_complete(store, path):
     submit(store, "kept")
     copy = copies.make(path)
     submit(store, "after")
@@ -59,7 +59,7 @@ def test_the_newest_three_copies_are_kept(store, path):
     assert names(path) == ["dibs.db.10", "dibs.db.11", "dibs.db.12"]
 
 
-def test_copies_at_every_stop_do_not_push_the_older_ones_out(store, path):
+def test_frequent_copies_do_not_replace_the_older_ones(store, path):
     """A daemon that stops every minute would otherwise keep only the last three minutes."""
     for minute in range(0, 240, 10):
         copy_at(path, NOW + minute * 60)
@@ -68,7 +68,7 @@ def test_copies_at_every_stop_do_not_push_the_older_ones_out(store, path):
     assert times[-1] - times[0] >= HOUR
 
 
-def test_what_a_crash_left_of_a_copy_is_no_copy_and_no_hindrance(store, path):
+def test_a_copy_interrupted_by_a_crash_is_ignored(store, path):
     folder = path.parent / "backups"
     folder.mkdir()
     for name in ("dibs.db.partial", "dibs.db.partial-journal"):
@@ -77,7 +77,7 @@ def test_what_a_crash_left_of_a_copy_is_no_copy_and_no_hindrance(store, path):
     assert names(path) == ["dibs.db.1"]
 
 
-def test_nobody_else_can_read_a_copy(store, path):
+def test_copies_are_private(store, path):
     copy = copies.make(path)
     assert [stat.S_IMODE(file.stat().st_mode) for file in (copy, copy.parent)] == [0o600, 0o700]
 
@@ -89,13 +89,13 @@ def test_a_copy_is_due_an_hour_after_the_last_one(store, path):
     assert copies.is_due(path, NOW + HOUR)
 
 
-def test_a_copy_from_the_future_does_not_keep_others_from_being_made(store, path):
+def test_a_copy_from_the_future_does_not_prevent_new_ones(store, path):
     """It was made while the clock was a year ahead."""
     copy_at(path, NOW + 365 * 24 * HOUR)
     assert copies.is_due(path, NOW)
 
 
-def test_a_copy_is_current_until_something_happens_to_a_job(store, path):
+def test_a_copy_is_current_until_a_job_changes(store, path):
     submit(store, "one")
     assert not copies.is_current(path, store.last_event())
     copies.make(path)
@@ -104,7 +104,7 @@ def test_a_copy_is_current_until_something_happens_to_a_job(store, path):
     assert not copies.is_current(path, store.last_event())
 
 
-def test_of_several_copies_the_one_that_knows_most_is_the_best(store, path):
+def test_the_best_of_several_copies_is_the_most_complete(store, path):
     submit(store, "one")
     copies.make(path)
     submit(store, "two")

@@ -1,4 +1,4 @@
-"""Whether a database is the one that the last daemon left, and what its marker costs."""
+"""Whether a database is the one that the last daemon left, and the cost of its marker."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def submit(store, count=1):
         (Mark("a", events=9), "a", 5, True),
         (Mark("a", events=5), "a", 5, False),
         (Mark("a"), copies.COPY, 5, True),
-        # An unreadable marker says nothing.
+        # An unreadable marker gives no information.
         (Mark(), "a", 5, False),
     ],
 )
-def test_a_database_is_older_if_it_is_a_copy_or_not_what_the_marker_says(mark, session, events, is_older):
+def test_a_database_is_outdated_if_it_is_a_copy_or_differs_from_the_marker(mark, session, events, is_older):
     assert custody.is_older(mark, session, events) is is_older
 
 
@@ -61,7 +61,7 @@ def test_the_marker_is_written_once_for_a_thousand_ids(store, path):
     assert marker.read(path.parent).ids > first.ids
 
 
-def test_a_torn_marker_still_says_that_there_was_a_queue(path):
+def test_a_torn_marker_still_shows_that_there_was_a_queue(path):
     (path.parent / marker.NAME).write_bytes(b"\0" * 512)
     assert marker.read(path.parent) == Mark()
 
@@ -75,7 +75,7 @@ def test_nothing_is_stored_in_a_replaced_file_and_everything_is_saved(store, pat
     assert copies.look(copies.saved(path)).jobs == 3
 
 
-def test_a_deleted_log_is_noticed_too(store, path):
+def test_a_deleted_log_is_detected_too(store, path):
     submit(store)
     (path.parent / "dibs.db-wal").unlink()
     with pytest.raises(FileGone):
@@ -84,13 +84,13 @@ def test_a_deleted_log_is_noticed_too(store, path):
         submit(store)
 
 
-def test_a_folder_in_which_no_job_was_ever_submitted_misses_nothing(path):
+def test_a_folder_without_submitted_jobs_lacks_no_database(path):
     marker.write(path.parent, Mark("a", is_open=True))
     custody.require_queue(path, 0)
 
 
 @pytest.mark.parametrize("evidence", ["folder", "marker", "copy"])
-def test_a_queue_is_missed_by_each_trace_of_it(path, evidence):
+def test_each_trace_of_a_queue_reveals_a_missing_database(path, evidence):
     if evidence == "marker":
         marker.write(path.parent, Mark("a", ids=7))
     elif evidence == "copy":

@@ -126,7 +126,7 @@ class Oops(Exception):
     """An error raised on purpose."""
 
 
-class StoreBesideADictionary(RuleBasedStateMachine):
+class StoreComparedWithDictionary(RuleBasedStateMachine):
     """Everything that happens to the store happens to a dictionary too, and both must agree."""
 
     def __init__(self):
@@ -236,7 +236,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         self.the_store_is_closed_and_opened()
 
     @rule(selector=st.sampled_from(SELECTORS))
-    def somebody_asks(self, selector):
+    def selectors_are_evaluated(self, selector):
         chosen, meant = self._meant(selector)
         assert self.reader.select(chosen, self.now) == meant
         assert self.reader.select(chosen, self.now, most=2) == meant[:2]
@@ -268,7 +268,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
             self._happened(job, lifecycle.HoldAsked(self.now))
 
     @rule(selector=st.sampled_from(SELECTORS))
-    def many_are_let_go_at_once(self, selector):
+    def many_are_unheld_at_once(self, selector):
         self.now += 1000
         chosen, held = self._meant(selector, State.HELD)
         with self.store.batch():
@@ -307,7 +307,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     # -- invariants
 
     @invariant()
-    def what_need_not_be_read_is_what_would_be_read(self):
+    def the_cache_equals_the_database(self):
         for job_id in self.jobs:
             assert self.store.job(job_id) == Reader.job(self.store, job_id)
 
@@ -371,10 +371,10 @@ class StoreBesideADictionary(RuleBasedStateMachine):
         assert self.reader.overview(3, 2) == sorted([*unfinished, *finished], key=lambda job: job.id)
 
 
-StoreBesideADictionary.TestCase.settings = settings(
+StoreComparedWithDictionary.TestCase.settings = settings(
     max_examples=settings.default.max_examples // 3, stateful_step_count=15
 )
-TestTheStoreTellsWhatADictionaryWould = StoreBesideADictionary.TestCase
+TestStoreComparedWithDictionary = StoreComparedWithDictionary.TestCase
 
 
 # -- jobs ---------------------------------------------------------------------------------------------------------
@@ -911,7 +911,7 @@ def test_an_interrupted_check_reports_nothing(used):
     assert not is_checked_first(used)
 
 
-def test_the_refusal_of_a_damaged_file_says_how_to_restore_it(path):
+def test_the_error_about_a_damaged_file_says_how_to_restore_it(path):
     path.write_bytes(b"garbage " * 1000)
     assert "dibs doctor --repair" in refused(path)
 

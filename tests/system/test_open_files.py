@@ -1,4 +1,4 @@
-"""The limit on open files: the daemon takes what it may, jobs get what the user had, connections leave them room."""
+"""The limit on open files: the daemon raises its own, jobs get the user's, connections leave room for jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def limits(pid: int) -> tuple[str, ...]:
     return found.groups()
 
 
-def test_the_daemon_raises_its_limit_and_jobs_get_the_users(bench: Bench) -> None:
+def test_the_daemon_raises_its_limit_and_jobs_get_that_of_the_user(bench: Bench) -> None:
     done = bench.fresh("daemon", "start", preexec_fn=limited(200, 3000))
     assert done.returncode == 0, done.stderr
     pid = bench.pid()
@@ -49,7 +49,7 @@ def test_the_daemon_raises_its_limit_and_jobs_get_the_users(bench: Bench) -> Non
     assert told.read_text() == "200\n"
 
 
-def test_connections_that_are_held_open_keep_no_job_from_starting(bench: Bench) -> None:
+def test_open_connections_do_not_prevent_a_job_from_starting(bench: Bench) -> None:
     done = bench.fresh("daemon", "start", preexec_fn=limited(160, 160))
     assert done.returncode == 0, done.stderr
     with contextlib.ExitStack() as stack:
@@ -60,7 +60,7 @@ def test_connections_that_are_held_open_keep_no_job_from_starting(bench: Bench) 
             sock.connect(str(paths.socket_path(bench.home)))
             sock.settimeout(PATIENCE_S)
             crowd.append(sock)
-        # The last ones are told that they are too many, and let go of.
+        # The last ones get an error about too many connections, and are closed.
         assert crowd[-1].recv(65536).startswith(b"HTTP/1.1 503 ")
         for sock in crowd[:20]:
             sock.close()

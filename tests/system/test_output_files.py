@@ -40,7 +40,7 @@ def test_sockets_folders_and_other_devices_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/full"])
-def test_sinks_are_allowed(path: str) -> None:
+def test_null_devices_are_allowed(path: str) -> None:
     os.close(opened(path))
 
 
@@ -53,7 +53,7 @@ def test_a_terminal_is_allowed_and_writes_to_it_wait() -> None:
         os.close(each)
 
 
-def test_a_file_is_made_and_appended_to(tmp_path: Path) -> None:
+def test_a_file_is_created_and_appended_to(tmp_path: Path) -> None:
     for text in (b"one", b"two"):
         fd = opened(tmp_path / "log")
         os.write(fd, text)

@@ -1,4 +1,4 @@
-"""Folders for logs: no step of the path may be another user's, nor one that another user could replace."""
+"""Folders for logs: no part of the path may belong to another user, or be replaceable by one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving files to another user needs root")
 
 
-def test_our_own_folders_are_trusted_whether_they_are_there_or_not(tmp_path: Path) -> None:
+def test_our_own_folders_are_trusted_even_if_they_do_not_exist(tmp_path: Path) -> None:
     assert trusted_paths.find_problem(str(tmp_path)) is None
     assert trusted_paths.find_problem(str(tmp_path / "not" / "there")) is None
     (tmp_path / "link").symlink_to(tmp_path)
     assert trusted_paths.find_problem(str(tmp_path / "link" / "more")) is None
 
 
-def test_a_sticky_folder_is_trusted_and_one_open_to_all_is_not(tmp_path: Path) -> None:
+def test_a_sticky_folder_is_trusted_and_a_world_writable_one_is_not(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -30,7 +30,7 @@ def test_a_sticky_folder_is_trusted_and_one_open_to_all_is_not(tmp_path: Path) -
     assert trusted_paths.find_problem(str(shared / "mine")) == f"every user can write to {shared} (0777)"
 
 
-def test_links_that_lead_to_themselves_are_refused(tmp_path: Path) -> None:
+def test_circular_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert trusted_paths.find_problem(str(tmp_path / "loop")) == f"{tmp_path / 'loop'} has too many links"
 
