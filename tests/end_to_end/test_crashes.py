@@ -103,8 +103,8 @@ def test_the_daemon_survives_kill_9_at_random_moments(bench: Bench, number: int)
     judge(bench, codes)
 
 
-def test_kill_9_of_the_daemon_while_the_machine_refuses_starts(bench: Bench, tmp_path: Path) -> None:
-    """Refusals are told, recorded, or lost with a daemon; each time the job waits, and runs once in the end."""
+def test_the_daemon_survives_kill_9_while_the_machine_refuses_starts(bench: Bench, tmp_path: Path) -> None:
+    """Refusals are reported, recorded, or lost with a daemon; each time the job waits, and runs once in the end."""
     rng = random.Random(20261118)
     calls = BrokenCalls(tmp_path)
     bench.start(**calls.environ)

@@ -24,7 +24,7 @@ MANY = 300
 @pytest.fixture
 def pair() -> Iterator[tuple[Person, Person]]:
     """Two users who share three pretend GPUs."""
-    # Not tmp_path: pytest keeps its folders for root alone.
+    # Not tmp_path: its folders are private to root.
     folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
     folder.chmod(0o755)
     leases = folder / "leases"

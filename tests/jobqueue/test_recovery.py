@@ -114,7 +114,7 @@ def record(desk, job_id, final):
 
 
 @pytest.mark.parametrize("boot", ["this boot", "another boot"])
-def test_a_start_that_the_machine_refused_is_queued_again_and_counts_for_nothing(desk, boot):
+def test_a_start_refused_by_the_machine_is_queued_again_without_counting(desk, boot):
     recover(desk, "this boot")
     job_id = desk.job(PLACED)
     record(desk, job_id, records.Final("refused", why=FULL.why, scope=QUEUE))
@@ -136,7 +136,7 @@ def test_a_record_says_which_device_was_refused(desk):
     assert look(desk, job_id, runner_died=True) == Refusal(DEVICE, "cannot use it", "FAKE-0")
 
 
-def test_a_refusal_that_was_told_needs_no_file(desk):
+def test_a_reported_refusal_needs_no_file(desk):
     """No file can be made on a full disk."""
     job_id = desk.job(PLACED)
     assert look(desk, job_id, refusal=FULL) == FULL
@@ -145,7 +145,7 @@ def test_a_refusal_that_was_told_needs_no_file(desk):
     assert not os.path.exists(desk.engine.folder(job))
 
 
-def test_a_refusal_of_an_earlier_start_is_not_believed(desk):
+def test_a_refusal_of_an_earlier_start_is_ignored(desk):
     job_id = desk.job(PLACED, lifecycle.GivenUp(2, "refused"), lifecycle.Placed(3, build.ids(0)))
     assert look(desk, job_id, refusal=FULL) is None
     assert desk.store.job(job_id).state is State.STARTING

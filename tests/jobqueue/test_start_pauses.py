@@ -68,7 +68,7 @@ def test_each_refused_probe_makes_the_pause_longer_up_to_a_limit(count):
     assert spans[-1] <= SPANS_S[-1]
 
 
-def test_a_device_is_left_alone_and_other_devices_are_not():
+def test_a_pause_of_one_device_does_not_affect_others():
     first, second = build.ids(0, 1)
     pauses = StartPauses().refused(Refusal(DEVICE, "cannot use it", first), ONE, 100.0)
     assert pauses.unusable(100.1) == {first: "cannot use it"}
@@ -77,7 +77,7 @@ def test_a_device_is_left_alone_and_other_devices_are_not():
     assert not pauses.begun(ONE, (first,)).unusable(100.1)
 
 
-def test_a_job_rests_and_other_jobs_do_not():
+def test_a_pause_of_one_job_does_not_affect_others():
     pauses = StartPauses().refused(Refusal(JOB, "Disk quota exceeded (/home/me/out)"), ONE, 100.0)
     assert pauses.resting(100.1) == {ONE: "Disk quota exceeded (/home/me/out); next try in 1 s"}
     assert pauses.told([], 100.1) is None

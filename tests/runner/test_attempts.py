@@ -95,7 +95,7 @@ def test_a_runner_may_die_at_any_point(bench: Bench, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", RUNNER_POINTS)
-def test_a_runner_that_is_refused_may_die_anywhere(bench: Bench, point: str) -> None:
+def test_a_refused_runner_may_die_at_any_point(bench: Bench, point: str) -> None:
     """Whether its record was written or not, its command never ran, and a refused start is followed by the next."""
     full = {"output": b"/dev/full/log", "folder": bench.folder}
     bench.spec(command(1), **full)

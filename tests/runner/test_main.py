@@ -149,7 +149,7 @@ def test_a_log_folder_that_cannot_be_made_is_named(bench: Bench) -> None:
     assert bench.complaints() == ""
 
 
-def test_too_few_descriptors_for_the_command_are_the_machines_trouble(bench: Bench) -> None:
+def test_too_few_descriptors_for_the_command_are_an_error_of_the_machine(bench: Bench) -> None:
     bench.spec("echo ran")
     bench.run_from('ulimit -n 40; exec "$@"')
     final = bench.examine().final  # type: ignore[attr-defined]
@@ -766,7 +766,7 @@ def test_the_result_is_recorded_on_a_full_disk(bench: Bench) -> None:
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare"), reason="LEFT OUT: a full disk needs root and unshare"
 )
-def test_a_disk_too_full_to_begin_is_told_to_the_daemon(bench: Bench) -> None:
+def test_a_disk_too_full_to_start_is_reported_to_the_daemon(bench: Bench) -> None:
     """No file can say so."""
     bench.spec("echo ran")
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

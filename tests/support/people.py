@@ -134,7 +134,7 @@ class Person:
             subprocess.run(["kill", "-9", *mine], capture_output=True)
 
     def is_mine(self, pid: int) -> bool:
-        """Tell whether a process belongs to this dibs."""
+        """Return whether a process belongs to this dibs."""
         try:
             text = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:

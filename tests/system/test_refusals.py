@@ -1,4 +1,4 @@
-"""Whose trouble an error is."""
+"""Whether an error is the fault of the machine, of one job, or of the job itself."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def error(number: int, path: str | None = None) -> OSError:
 
 
 @pytest.mark.parametrize("number", MACHINES)
-def test_trouble_of_the_machine_at_our_files_pauses_all_starts(number):
+def test_an_error_of_the_machine_at_our_files_pauses_all_starts(number):
     assert refusals.of_own(error(number, "/state/x")) == Refusal(QUEUE, f"{os.strerror(number)} (/state/x)")
 
 
 @pytest.mark.parametrize("number", MACHINES)
-def test_trouble_of_the_machine_at_a_chosen_path_never_fails_the_job(number):
+def test_an_error_of_the_machine_at_a_chosen_path_never_fails_the_job(number):
     assert refusals.of_users(error(number), b"/mine/out") is not None
 
 
@@ -38,20 +38,20 @@ def test_a_full_disk_of_one_jobs_output_does_not_stop_other_jobs():
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOEXEC, errno.E2BIG])
-def test_what_is_the_jobs_own_fails_it(number):
+def test_an_error_of_the_job_itself_fails_it(number):
     assert refusals.of_users(error(number), b"/mine/program") is None
 
 
-def test_a_folder_of_ours_that_is_in_a_strange_state_lets_only_its_job_wait():
+def test_an_unusable_job_folder_delays_only_its_job():
     assert refusals.of_own(error(errno.ENOTDIR, "/state/jobs/3")).scope == JOB
 
 
 @given(st.sampled_from((QUEUE, JOB)), st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
-def test_a_refusal_is_read_as_it_was_written(scope, why):
+def test_a_refusal_survives_a_round_trip(scope, why):
     assert refusals.unpack(refusals.pack(Refusal(scope, why))) == Refusal(scope, why)
 
 
-def test_a_long_reason_is_cut():
+def test_a_long_reason_is_truncated():
     packed = refusals.pack(Refusal(QUEUE, "x" * 5000))
     assert len(packed) == refusals.LONGEST_BYTES
     assert refusals.unpack(packed).why.startswith("xxx")
