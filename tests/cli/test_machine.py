@@ -1,4 +1,4 @@
-"""`dibs machine`: prepared by root for all users, completed when GPUs come, taken back; users are told what to type."""
+"""`dibs machine`: prepared by root for all users, completed when GPUs are added, undone; users see what to type."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def root() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def test_what_it_does_must_be_said(bench: Bench) -> None:
+def test_an_action_is_required(bench: Bench) -> None:
     for words in ((), ("begin",), ("init", "now"), ("init", "--json")):
         assert bench.cli("machine", *words).returncode == 2
 
 
 @needs_root
-def test_a_machine_is_prepared_completed_and_taken_back(bench: Bench, root: Path) -> None:
+def test_a_machine_is_prepared_completed_and_undone(bench: Bench, root: Path) -> None:
     where = ("--root", str(root))
     before = bench.cli("machine", "status", *where)
     assert (before.returncode, before.stdout.split(";")[0]) == (1, "not prepared")
@@ -63,7 +63,7 @@ def test_a_queue_runs_in_a_prepared_folder(bench: Bench, root: Path) -> None:
 
 
 @needs_root
-def test_a_folder_without_the_sticky_bit_is_refused_with_the_cure(bench: Bench) -> None:
+def test_a_folder_without_the_sticky_bit_is_refused_with_the_fix(bench: Bench) -> None:
     bench.leases.chmod(0o777)
     told = bench.cli("lease", "--", "true")
     assert (told.returncode, f"chmod +t {bench.leases}" in told.stderr) == (125, True)

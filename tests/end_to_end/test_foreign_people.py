@@ -66,7 +66,7 @@ def test_users_are_foreign_on_every_gpu_they_did_not_lease(
     wait_for(lambda: ben.show(his)["state"], lambda state: state == "done")
 
 
-def test_a_card_that_root_has_not_prepared_is_left_alone_with_the_cure(
+def test_a_card_that_root_has_not_prepared_is_not_used_and_the_fix_is_shown(
     machine: tuple[people.Person, people.Person, world.World],
 ) -> None:
     ann = machine[0]

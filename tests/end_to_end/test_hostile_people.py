@@ -1,4 +1,4 @@
-"""A user who attacks the lease folder beside two who work: nothing fails, and every name is the right one."""
+"""A user who attacks the lease folder beside two who work: nothing fails, and the right user is always named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOBS = 4
 
 @dataclass
 class House:
-    """A machine with two users who work, and a third account for whoever does not."""
+    """A machine with two users who work, and a third account for an attacker."""
 
     folder: Path
     leases: Path
@@ -41,7 +41,7 @@ class House:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def attack(self, *names: str) -> subprocess.Popen[str]:
-        """Let the third user attack; return when the first attack is under way."""
+        """Let the third user attack; return when the first attack has begun."""
         place = locks.Folder(str(self.leases))
         words = [place.path, place.prefix, str(self.ann.uid), ",".join(DEVICES), ",".join(names)]
         command = ["/usr/bin/python3", str(self.folder / "hostile.py"), *words]
@@ -90,9 +90,9 @@ def is_done(person: Person, job: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(("attack", "is_pid_seen"), [("gates", True), ("names", False)])
-def test_who_stops_everybody_is_named_wherever_one_looks(house: House, attack: str, is_pid_seen: bool) -> None:
+def test_a_user_who_blocks_everybody_is_named_in_every_output(house: House, attack: str, is_pid_seen: bool) -> None:
     ann, eve = house.ann, house.eve
-    # So that the gates are there.
+    # So that the gates exist.
     wait_for(is_done(ann, ann.add("true", "-g", "2")))
     program = house.attack(attack)
     job = ann.add("true")
@@ -122,7 +122,7 @@ def test_root_sees_which_process_bound_a_name(house: House) -> None:
     assert f"sudo kill {program.pid}" in " ".join(done.stdout.split())
 
 
-def test_nobody_waits_in_the_name_of_others(house: House) -> None:
+def test_nobody_can_wait_in_the_name_of_another_user(house: House) -> None:
     wait_for(is_done(house.ann, house.ann.add("true", "-g", "2")))
     house.attack("others")
     assert gpus(house.ben)["waiters"] == []
@@ -137,7 +137,7 @@ def test_nobody_waits_in_the_name_of_others(house: House) -> None:
     assert all(set(one["devices"]) <= set(DEVICES) for one in seen)
 
 
-def test_two_users_finish_their_jobs_beside_one_who_attacks_all_the_time(house: House) -> None:
+def test_two_users_finish_their_jobs_during_constant_attacks(house: House) -> None:
     """Jobs keep coming while each attack is made twice."""
     ann, ben, eve = house.ann, house.ben, house.eve
     # She came first, so in an open folder the files of this GPU are hers.
@@ -164,7 +164,7 @@ def test_two_users_finish_their_jobs_beside_one_who_attacks_all_the_time(house: 
 
 
 def _check_names(seen: Any, people_by_uid: dict[int, str], eve: Person) -> None:
-    """Check every name that is told against what the kernel knows."""
+    """Check every reported name against what the kernel knows."""
     for gpu in seen["gpus"]:
         for holder in gpu["holders"]:
             assert people_by_uid[holder["uid"]] == holder["user"]

@@ -90,7 +90,7 @@ def puppet(place):
     made[0].close()
 
 
-def test_a_socket_that_is_bound_but_not_listened_on_keeps_a_device_and_is_looked_at_again(place, line, puppet):
+def test_a_bound_socket_without_a_listener_blocks_a_device_and_is_checked_again(place, line, puppet):
     puppet.ask(f"bind {place.socket('gpu', THEIRS)[1:].decode()}")
     outlook = line.look(build.inventory(2), [])
     assert list(outlook.held) == [THEIRS]
@@ -112,7 +112,7 @@ def test_a_device_stays_shunned_while_its_gate_is_locked(place, line, puppet):
     lease_lab.wait_for("it is free again", lambda: THEIRS not in line.look(build.inventory(2), []).held)
 
 
-def test_a_holder_with_a_full_backlog_is_looked_at_again(place, line, puppet):
+def test_a_holder_with_a_full_backlog_is_checked_again(place, line, puppet):
     with contextlib.closing(device_lease.take(place, [THEIRS], device_lease.Note("1"))[0]):
         assert puppet.ask(f"fill {place.socket('gpu', THEIRS)[1:].decode()}") == "full"
         outlook = line.look(build.inventory(2), [])

@@ -1,4 +1,4 @@
-"""Who keeps a device from everybody without holding it is named by the kernel, with what ends it."""
+"""A process that blocks a device without holding it is named by the kernel, with the way to end it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def socket_text(place: Folder, rest: str) -> str:
     return place.socket("gpu", rest)[1:].decode()
 
 
-def test_nobody_blocks_a_free_device_nor_one_that_is_leased(place: Folder, gate: str, puppet: Puppets) -> None:
+def test_a_free_or_leased_device_has_no_blocker(place: Folder, gate: str, puppet: Puppets) -> None:
     assert blockers.find(place, ["A"]) == {}
     puppet().ask("take A")
     assert blockers.find(place, ["A"]) == {}
 
 
 @needs_root
-def test_who_locks_a_gate_is_named(place: Folder, gate: str, puppet: Puppets) -> None:
+def test_a_process_that_locks_a_gate_is_named(place: Folder, gate: str, puppet: Puppets) -> None:
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     ben.ask(f"lock {gate}")
     found = blockers.find(place, ["A"])["A"]
@@ -52,12 +52,14 @@ def test_who_locks_a_gate_is_named(place: Folder, gate: str, puppet: Puppets) ->
 
 @needs_root
 @pytest.mark.parametrize("rest", ["A", "A.0.100"])
-def test_who_binds_a_socket_name_without_listening_is_named(place: Folder, puppet: Puppets, rest: str) -> None:
+def test_a_process_that_binds_a_socket_name_without_listening_is_named(
+    place: Folder, puppet: Puppets, rest: str
+) -> None:
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     ben.ask(f"bind {socket_text(place, rest)}")
     found = blockers.find(place, ["A"])["A"]
     assert (found.uid, found.pid, found.how) == (BEN, ben.pid, blockers.SOCKET)
-    # Only root sees which process it is; everybody sees whose.
+    # Only root sees which process it is; everybody sees its user.
     assert ann.ask("blocked A") == f"{BEN} None {blockers.SOCKET}"
 
 
@@ -74,7 +76,7 @@ def test_a_child_that_keeps_the_lock_of_a_dead_process_is_named(place: Folder, g
     assert puppet(uid=ANN).ask("blocked A") == f"None None {blockers.GATE}"
 
 
-def test_the_text_says_who_and_how() -> None:
+def test_the_text_names_the_user_and_the_method() -> None:
     root = blockers.Blocker("A", blockers.GATE, 0, 42)
     assert root.text == f"blocked by {pwd.getpwuid(0).pw_name} (pid 42), who keeps its gate locked"
     unseen = blockers.Blocker("A", blockers.SOCKET, None, None)
@@ -111,8 +113,8 @@ def test_another_device_is_used_meanwhile(place: Folder, gate: str, puppet: Pupp
 
 
 @needs_root
-def test_a_share_is_not_shown_in_the_name_of_another_who_shares(place: Folder, puppet: Puppets) -> None:
-    """The note of any share can be written by everybody; the kernel says whose socket it is."""
+def test_a_share_is_not_shown_in_the_name_of_another_user(place: Folder, puppet: Puppets) -> None:
+    """Anybody can write the note of a share; the kernel says whose socket it is."""
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     ann.ask("share A 100 1000 4")
     ben.ask(f"listen {socket_text(place, 'A.1.100')}")

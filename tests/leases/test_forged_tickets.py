@@ -1,4 +1,4 @@
-"""Nobody stands in the line in another's name, nobody comes before those who were there, and nobody makes it slow."""
+"""Nobody can queue in another user's name, get ahead of earlier tickets, or make the line slow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Puppets = Callable[..., Puppet]
 
 
 def socket_text(place: Folder, name: str) -> str:
-    """Return the name of a ticket's socket as a puppet takes it."""
+    """Return the name of a ticket's socket as a puppet expects it."""
     return tickets.socket_name(place, name)[1:].decode()
 
 
@@ -57,8 +57,8 @@ def test_a_dead_users_ticket_cannot_be_revived(place: Folder, puppet: Puppets, l
 
 @needs_root
 @pytest.mark.parametrize("life", ["listen", "lock", "hold"])
-def test_a_file_of_another_becomes_no_ticket_by_a_link(place: Folder, puppet: Puppets, life: str) -> None:
-    """All may write and link a lease file, which belongs to whoever came first."""
+def test_a_link_to_a_file_of_another_user_is_no_ticket(place: Folder, puppet: Puppets, life: str) -> None:
+    """All users may write and link a lease file, which belongs to the user who came first."""
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     ann.ask("take A")
     name = f"{ANN}-{ann.pid}-{OLD_NS}"
@@ -68,14 +68,14 @@ def test_a_file_of_another_becomes_no_ticket_by_a_link(place: Folder, puppet: Pu
         ann.ask("release")
         ben.ask(f"{life} {socket_text(place, name) if life == 'listen' else tickets.path_of(place, name)}")
     assert line(place) == []
-    # Without its other name it still is a file that others can write.
+    # Without its other name it is still a file that others can write.
     os.unlink(place.file(".dibs-lease-A"))
     assert line(place) == []
 
 
 @needs_root
-def test_a_copy_of_a_ticket_is_not_alive_because_its_owner_is(place: Folder, puppet: Puppets) -> None:
-    """A link to a ticket outlives it, and then is a file of that user with one name."""
+def test_a_copy_of_a_ticket_does_not_count_though_its_owner_is_alive(place: Folder, puppet: Puppets) -> None:
+    """A link to a ticket outlives it, and is then a file of that user with one name."""
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     name = ann.ask("ticket 1 A")
     copy = f"{ANN}-{ann.pid}-{OLD_NS}"
@@ -90,7 +90,7 @@ def test_a_copy_of_a_ticket_is_not_alive_because_its_owner_is(place: Folder, pup
 
 @needs_root
 def test_a_line_break_in_a_socket_name_forges_no_listener(place: Folder, puppet: Puppets) -> None:
-    """/proc/net/unix shows it as a line of its own, with any inode that its maker likes."""
+    """/proc/net/unix shows it as a separate line, with any inode that its author likes."""
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     name = ann.ask("ticket 1 A")
     inode = locks.bound(place, "ticket")[name][0]
@@ -114,7 +114,7 @@ def test_a_ticket_that_others_can_write_is_ignored(place: Folder, puppet: Puppet
 
 
 @needs_root
-def test_nobody_waits_for_longer_than_their_file_is_there(place: Folder, puppet: Puppets) -> None:
+def test_a_ticket_is_never_older_than_its_file(place: Folder, puppet: Puppets) -> None:
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     honest = ann.ask("ticket 1 A")
     since_ns = locks.boot_ns()
@@ -138,7 +138,7 @@ def test_a_changed_ticket_proves_its_age_by_the_file_of_the_first_one(place: Fol
     assert os.listdir(place.line_path) == []
 
 
-def test_at_the_back_of_the_line_nothing_proves_the_old_age(place: Folder) -> None:
+def test_a_renewed_ticket_cannot_prove_its_old_age(place: Folder) -> None:
     own = own_ticket.queue_up(place, 1, ["A"])
     own.update(1, ["A", "B"])
     own.renew()
@@ -147,7 +147,7 @@ def test_at_the_back_of_the_line_nothing_proves_the_old_age(place: Folder) -> No
     own.close()
 
 
-def test_what_a_dead_process_left_to_prove_its_age_is_removed(place: Folder, puppet: Puppets) -> None:
+def test_the_age_file_of_a_dead_process_is_removed(place: Folder, puppet: Puppets) -> None:
     one = puppet()
     one.ask("ticket 1 A")
     one.ask("update 1 A,B")
@@ -174,7 +174,7 @@ def bytes_read(work: Callable[[], object]) -> int:
 
 
 @needs_root
-def test_a_user_has_sixteen_tickets_whatever_they_write(place: Folder, puppet: Puppets) -> None:
+def test_a_user_has_at_most_sixteen_tickets(place: Folder, puppet: Puppets) -> None:
     puppet(uid=BEN).ask("tickets_of 40 A")
     honest = puppet(uid=ANN).ask("ticket 1 A")
     seen = tickets.line(place)
@@ -183,7 +183,7 @@ def test_a_user_has_sixteen_tickets_whatever_they_write(place: Folder, puppet: P
 
 
 @needs_root
-def test_tickets_without_end_are_not_read(place: Folder, puppet: Puppets) -> None:
+def test_an_endless_ticket_file_is_not_read(place: Folder, puppet: Puppets) -> None:
     """Measured in bytes, because a slow machine is no attack."""
     puppet(uid=ANN).ask("ticket 1 A")
     devices = ",".join(f"X{n}" for n in range(9000))
@@ -199,7 +199,7 @@ def test_tickets_without_end_are_not_read(place: Folder, puppet: Puppets) -> Non
 
 
 @needs_root
-def test_devices_that_nobody_knows_are_left_out(place: Folder, puppet: Puppets) -> None:
+def test_unknown_devices_are_ignored(place: Folder, puppet: Puppets) -> None:
     ben = puppet(uid=BEN)
     name = f"{BEN}-{ben.pid}-{OLD_NS}"
     write(place, name, f"{OLD_NS} 2 {','.join(f'X{n}' for n in range(9000))}\n", BEN)
@@ -212,12 +212,12 @@ def test_devices_that_nobody_knows_are_left_out(place: Folder, puppet: Puppets) 
 # -- a full backlog -----------------------------------------------------------------------------------------------
 
 
-def test_connections_without_end_delay_nobody_by_more_than_a_second(place: Folder, puppet: Puppets) -> None:
+def test_endless_connections_delay_others_by_at_most_a_second(place: Folder, puppet: Puppets) -> None:
     holder, rude = puppet(), puppet()
     holder.ask("take A")
     assert rude.ask(f"fill {place.socket('gpu', 'A')[1:].decode()}") == "full"
     waiter = waiters.Waiter(place, Note(), 3600.0)
-    # Its pauses grow meanwhile: nothing tells it when the holder ends.
+    # Its pauses grow meanwhile: it gets no event when the holder ends.
     for _ in range(20):
         assert waiter.ask(1, ["A"]) is None
         assert not waiter.fds()

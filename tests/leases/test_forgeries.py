@@ -1,4 +1,4 @@
-"""Forged tickets and records are named, with who acts in another's name; honest and dead ones are not."""
+"""Forged tickets and records are reported with the user who acts in another's name; honest and dead ones are not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_honest_and_dead_tickets_are_no_forgeries(place: Folder, puppet: Puppets
     assert forgeries.find(place) == {}
 
 
-def test_who_acts_in_the_name_of_another_is_named(place: Folder, puppet: Puppets) -> None:
+def test_a_user_who_acts_in_the_name_of_another_is_named(place: Folder, puppet: Puppets) -> None:
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     heard, locked = ann.ask("ticket 1 A"), ann.ask("ticket 1 B")
     ann.kill()
@@ -50,7 +50,7 @@ def test_who_acts_in_the_name_of_another_is_named(place: Folder, puppet: Puppets
     }
 
 
-def test_a_second_name_is_told(place: Folder, puppet: Puppets) -> None:
+def test_a_second_name_of_a_file_is_reported(place: Folder, puppet: Puppets) -> None:
     name = puppet(uid=ANN).ask("ticket 1 A")
     copy = tickets.path_of(place, f"{ANN}-1-1")
     os.link(tickets.path_of(place, name), copy)

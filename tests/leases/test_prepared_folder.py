@@ -1,4 +1,4 @@
-"""A lease folder that root prepared: users lock its files and add tickets, and can do nothing else to it."""
+"""A lease folder prepared by root: users lock its files and add tickets, and can do nothing else to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Puppets = Callable[..., Puppet]
 
 @pytest.fixture
 def root() -> Iterator[str]:
-    """A machine of its own that every user can reach."""
+    """A separate machine folder that every user can reach."""
     path = tempfile.mkdtemp(prefix="dibs-test-", dir="/tmp")
     os.chmod(path, 0o755)
     yield path
@@ -49,7 +49,7 @@ def modes(path: str) -> dict[str, tuple[int, int]]:
     return {name: (status.st_uid, stat.S_IMODE(status.st_mode)) for name, status in found.items()}
 
 
-def test_users_take_turns_in_it(place: Folder, puppet: Puppets) -> None:
+def test_users_take_turns_in_a_prepared_folder(place: Folder, puppet: Puppets) -> None:
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     assert ann.ask("take GPU-a") == "took"
     ben.tell("acquire 1 GPU-a")
@@ -78,7 +78,7 @@ def test_users_take_turns_in_it(place: Folder, puppet: Puppets) -> None:
         "os.chmod(folder, 0o777)",
     ],
 )
-def test_no_user_removes_links_replaces_or_changes_anything(place: Folder, kind: str, attack: str) -> None:
+def test_no_user_can_remove_link_replace_or_change_anything(place: Folder, kind: str, attack: str) -> None:
     before = modes(place.path)
     program = f"import os; path, folder = {place.file(f'{kind}GPU-a')!r}, {place.path!r}; {attack}"
     done = subprocess.run(
@@ -88,7 +88,7 @@ def test_no_user_removes_links_replaces_or_changes_anything(place: Folder, kind:
     assert modes(place.path) == before
 
 
-def test_a_device_without_prepared_files_is_named_with_the_cure(place: Folder, puppet: Puppets) -> None:
+def test_a_device_without_prepared_files_is_reported_with_the_fix(place: Folder, puppet: Puppets) -> None:
     assert prepared_folder.missing(place, [*DEVICES, "GPU-c"]) == ["GPU-c"]
     assert prepared_folder.MISSING in puppet(uid=ANN).ask("broken GPU-c")
     prepared_folder.prepare(os.path.dirname(os.path.dirname(place.path)), ["GPU-c"])
@@ -97,14 +97,14 @@ def test_a_device_without_prepared_files_is_named_with_the_cure(place: Folder, p
 
 
 @pytest.mark.parametrize("key", ["FAKE-0", "7", "text-1a2b3c4d"])
-def test_what_is_no_hardware_needs_no_preparation(place: Folder, puppet: Puppets, key: str) -> None:
+def test_a_key_that_is_no_hardware_needs_no_preparation(place: Folder, puppet: Puppets, key: str) -> None:
     ann, ben = puppet(uid=ANN), puppet(uid=BEN)
     assert ann.ask(f"take {key}") == "took"
     assert ben.ask(f"take {key}").startswith("refused")
     assert [who.uid for who in holders.survey(place, [key])[key]] == [ANN]
 
 
-def test_to_prepare_it_again_changes_nothing_and_forgets_no_device(root: str, place: Folder) -> None:
+def test_preparing_again_changes_nothing_and_keeps_all_devices(root: str, place: Folder) -> None:
     before, text = modes(place.path), prepared_folder.read_tmpfiles(root)
     taken = device_lease.take(place, ["GPU-a"], Note())
     assert prepared_folder.prepare(root, ["GPU-b"]) == []
@@ -113,7 +113,7 @@ def test_to_prepare_it_again_changes_nothing_and_forgets_no_device(root: str, pl
     close(taken)
 
 
-def test_what_users_left_in_an_open_folder_is_taken_over(root: str) -> None:
+def test_files_of_users_in_an_open_folder_are_taken_over(root: str) -> None:
     path = Path(root + prepared_folder.FOLDER)
     path.mkdir(parents=True)
     path.chmod(0o1777)
@@ -129,13 +129,13 @@ def test_what_users_left_in_an_open_folder_is_taken_over(root: str) -> None:
         assert {found[f".dibs-{kind}-{device}"] for kind in ("lease", "gate") for device in DEVICES} == {(0, 0o1666)}
         assert all(entry.stat(follow_symlinks=False).st_nlink == 1 for entry in os.scandir(path) if entry.is_file())
         assert os.stat("/etc/passwd") == passwd
-        # Its socket still says that it is held, whatever became of its file.
+        # Its socket still shows that it is held, whatever happened to its file.
         assert holders.held(Folder(str(path)), DEVICES) == {"GPU-a"}
     finally:
         ann.close()
 
 
-def test_it_comes_back_after_a_boot(root: str, place: Folder) -> None:
+def test_it_is_restored_after_a_boot(root: str, place: Folder) -> None:
     if shutil.which("systemd-tmpfiles") is None:
         pytest.skip("NOT RUN: needs systemd-tmpfiles")
     before = modes(place.path)
@@ -145,7 +145,7 @@ def test_it_comes_back_after_a_boot(root: str, place: Folder) -> None:
     assert Folder(place.path).is_prepared
 
 
-def test_undo_removes_it_when_nobody_has_a_device(root: str, place: Folder, puppet: Puppets) -> None:
+def test_undo_removes_it_when_no_device_is_held(root: str, place: Folder, puppet: Puppets) -> None:
     ann = puppet(uid=ANN)
     ann.ask("take GPU-a")
     with pytest.raises(errors.Busy, match="GPU-a leased now"):
@@ -158,7 +158,7 @@ def test_undo_removes_it_when_nobody_has_a_device(root: str, place: Folder, pupp
     assert not prepared_folder.undo(root)
 
 
-def test_a_file_that_dibs_did_not_write_is_left_alone(root: str) -> None:
+def test_a_file_that_dibs_did_not_write_is_kept(root: str) -> None:
     path = Path(root + prepared_folder.TMPFILES)
     path.parent.mkdir(parents=True)
     path.write_text("d /run/dibs 0750 root gpu -\n")
@@ -170,7 +170,7 @@ def test_a_file_that_dibs_did_not_write_is_left_alone(root: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757])
-def test_a_folder_that_all_can_write_without_the_sticky_bit_is_refused(root: str, mode: int) -> None:
+def test_a_world_writable_folder_without_the_sticky_bit_is_refused(root: str, mode: int) -> None:
     os.chmod(root, mode)
     with pytest.raises(locks.Broken, match=f"chmod \\+t {root}"):
         Folder(root)
@@ -178,7 +178,7 @@ def test_a_folder_that_all_can_write_without_the_sticky_bit_is_refused(root: str
     Folder(root)
 
 
-def test_a_folder_counts_as_prepared_only_if_root_alone_can_change_it(root: str, place: Folder) -> None:
+def test_a_folder_counts_as_prepared_only_if_only_root_can_change_it(root: str, place: Folder) -> None:
     assert Folder(place.path).is_prepared
     for path, owner, mode in (
         (place.path, 0, 0o775),

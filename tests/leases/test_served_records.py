@@ -1,4 +1,4 @@
-"""Records of who was served: only what the user alone can have written counts, and the past cannot be made up."""
+"""Records of who was served: only what the user alone can have written counts, and times cannot be forged."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_a_user_who_got_a_device_is_recorded(place):
     assert before <= served_records.of_users(place, [os.geteuid()])[os.geteuid()] <= locks.boot_ns()
 
 
-def test_nobody_was_served_before_their_file_was_written(place):
+def test_a_record_is_never_older_than_its_file(place):
     """A user who writes an early time would always come first."""
     write(place, os.geteuid(), 5)
     served = served_records.of_users(place, [os.geteuid()])[os.geteuid()]
     assert served >= locks.boot_ns() - 60 * 10**9
 
 
-def test_nobody_is_served_in_the_future(place):
+def test_a_record_is_never_in_the_future(place):
     write(place, os.geteuid(), 10**19)
     assert served_records.of_users(place, [os.geteuid()])[os.geteuid()] <= locks.boot_ns()
 
@@ -50,8 +50,8 @@ def test_a_record_that_others_can_write_is_ignored(place, mode):
 
 
 @needs_root
-def test_a_lease_file_of_a_user_does_not_become_their_record_by_a_link(place):
-    """Lease files belong to whoever came first, and all may write and link them: that put their owner last."""
+def test_a_link_to_a_lease_file_of_a_user_is_not_their_record(place):
+    """Lease files belong to the user who came first, and all may write and link them: that put their owner last."""
     lease = write(place, 61001, 10**18, 0o1666)
     lease.rename(place.file(".dibs-lease-A"))
     os.link(place.file(".dibs-lease-A"), place.line_file(f"{served_records.SERVED}61001"))

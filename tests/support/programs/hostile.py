@@ -1,4 +1,4 @@
-"""A hostile user: repeats attacks on the lease folder, in turn, until it is killed. Needs the standard library alone.
+"""A hostile user: repeats attacks on the lease folder, in turn, until it is killed. Needs only the standard library.
 
 Words: the folder, its prefix of socket names, the uid of a victim, the device ids, and the names of attacks, both with
 commas. Prints the name of each attack while it is under way.
@@ -41,7 +41,7 @@ def table():
 
 
 def tickets():
-    """Ask for everything, many times, since ever."""
+    """Request everything, many times, with the earliest possible time."""
     devices = ",".join([*DEVICES, *(f"X{number}" for number in range(9000))])
     for number in range(300):
         _ticket(f"{ME}-{number}", f"5 4 {devices} root\n")
@@ -50,10 +50,10 @@ def tickets():
 
 
 def others():
-    """Stand in the line, and be served, in the name of the victim."""
+    """Queue, and be served, in the name of the victim."""
     for device in DEVICES:
         with contextlib.suppress(OSError):
-            # All may write the lease file of whoever came first, and so may link it.
+            # All users may write the lease file of the user who came first, and so may link it.
             os.link(f"{FOLDER}/.dibs-lease-{device}", f"{LINE}/.dibs-ticket-{VICTIM}-{os.getpid()}-7")
             kept.append(f"{LINE}/.dibs-ticket-{VICTIM}-{os.getpid()}-7")
         with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def backlogs():
 
 
 def churn():
-    """Change the line all the time."""
+    """Change the line constantly."""
     until = time.monotonic() + 0.3
     number = 1000
     while time.monotonic() < until:
@@ -88,7 +88,7 @@ def churn():
 
 
 def plants():
-    """Leave what is no lock at the names of gates and leases that are not there yet, and close those that are ours."""
+    """Put files that are no locks at the names of missing gates and leases, and close those that are ours."""
     for kind in ("gate", "lease"):
         for device in DEVICES:
             path = f"{FOLDER}/.dibs-{kind}-{device}"
