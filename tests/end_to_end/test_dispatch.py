@@ -172,11 +172,13 @@ def test_the_etiquette_limits_our_jobs(tmp_path: Path) -> None:
         polite.close()
 
 
-def test_a_fresh_database_does_not_reuse_the_ids_of_existing_folders(bench: Bench) -> None:
+def test_a_repaired_database_does_not_reuse_the_ids_of_existing_folders(bench: Bench) -> None:
     assert bench.until(bench.add("exit 7", gpus=0))["id"] == 1
     bench.stop()
     for path in bench.home.glob("dibs.db*"):
         path.unlink()
+    assert "the queue is missing" in bench.cli("add", "-g0", "true").stderr
+    assert bench.cli("doctor", "--repair", "-y").returncode == 0
     again = bench.until(bench.add("true", gpus=0))
     assert (again["id"], again["state"]) == (2, "done")
 

@@ -38,6 +38,15 @@ ALONE = {
 }  # fmt: skip
 
 
+def stop(bench: Bench) -> int:
+    """Stop the daemon and wait until the kernel has; return its pid."""
+    pid = bench.pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: (found := processes.look(pid)) is not None and found.is_stopped)
+    return pid
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, int]]:
     """A queue with a finished and a running job, whose daemon is stopped."""
@@ -45,10 +54,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, i
     bench.until(bench.add("echo first", gpus=0))
     bench.until(bench.add("sleep 1000", gpus=1), "started")
     (bench.folder / "jobs.esy").write_text("one;;one.out;;echo one;;;\n")
-    pid = bench.pid()
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    wait_for(lambda: (found := processes.look(pid)) is not None and found.is_stopped)
+    pid = stop(bench)
     yield bench, pid
     os.kill(pid, signal.SIGCONT)
     bench.close()
@@ -96,9 +102,7 @@ def test_a_time_limit_is_respected(stopped: tuple[Bench, int]) -> None:
 
 def test_a_refused_request_is_not_executed_later(bench: Bench) -> None:
     bench.start()
-    pid = bench.pid()
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
+    pid = stop(bench)
     assert bench.cli("add", "-g0", "true").returncode == 5
     assert bench.cli("pause").returncode == 5
     os.kill(pid, signal.SIGCONT)
@@ -110,9 +114,7 @@ def test_a_stopped_daemon_is_replaced_and_its_jobs_continue(bench: Bench, tmp_pa
     gate = tmp_path / "gate"
     job = bench.add(f"until [ -e {gate} ]; do sleep 0.05; done; exit 7", gpus=1)
     bench.until(job, "started")
-    pid = bench.pid()
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
+    pid = stop(bench)
     done = bench.cli("daemon", "restart", "--force")
     assert done.returncode == 0, done.stderr
     assert f"killed (pid {pid}); running jobs go on" in done.stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import forking
-from bench import Bench
+from bench import Bench, wait_for
 from dibs.client import connection
 from dibs.system import processes
 
@@ -53,12 +53,13 @@ def test_a_daemon_equals_one_started_by_a_user(bench: Bench) -> None:
     """Its session, its folder, and the signals that it ignores, blocks and catches."""
     bench.start()
     assert [daemon.pid for daemon in bench.client.daemons] == [bench.pid()]
-    forked = traits(bench.client.daemons[0].pid)
+    forked = wait_for(lambda: traits(bench.client.daemons[0].pid), lambda found: not found["Blk"])
     bench.stop()
     connection.Client(bench.home, bench.environ).start()
     pid = bench.pid()
     assert pid is not None
-    assert forked == traits(pid)
+    # While a thread starts a process, it blocks all signals.
+    wait_for(lambda: traits(pid), lambda found: found == forked)
 
 
 def test_a_process_has_only_the_given_descriptors(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import struct
 import sys
 import time
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dibs.errors import NoDaemon
-from dibs.system import locks, paths, processes
+from dibs.system import paths, processes
 from dibs.system.lean import signal
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def look(pid: int) -> Look | None:
     if found is None or found.is_dead:
         return None
     try:
-        status = locks.read_all(f"/proc/{pid}/status")
+        status = Path(f"/proc/{pid}/status").read_bytes()
     except OSError:
         return None
     counts = [line.split()[1] for line in status.split(b"\n") if b"_ctxt_switches:" in line]
@@ -97,14 +96,21 @@ def listener_of(sock: Socket) -> int | None:
     """Return the pid of the process that listens on the other side; None if it is in a foreign pid namespace."""
     import _socket
 
-    creds = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", creds)[0]) or None
+    # Three ints: pid, uid, gid.
+    creds = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(creds[:4], sys.byteorder) or None
 
 
 def lock_holder(home: Path) -> int | None:
-    """Return the pid of the process that holds the daemon's lock; None if nobody does."""
+    """Return the pid of the process that holds the daemon's lock; None if nobody does.
+
+    A child that a dying daemon was forking keeps the lock until its exec; the table names the dead daemon.
+    """
+    # Imported late: few commands need it.
+    from dibs.system import locks
+
     holders = locks.flocked().get(locks.key_of(str(paths.daemon_lock(home))) or "", [])
-    return holders[0] if holders else None
+    return next((pid for pid in holders if look(pid) is not None), None)
 
 
 def require_running(pid: int | None) -> None:
@@ -169,8 +175,8 @@ def _is_readable(sock: Socket, timeout_s: float) -> bool:
 
 def unread(sock: Socket) -> int:
     """Return how many bytes of our request the other side has not read."""
-    answer = fcntl.ioctl(sock.fileno(), SIOCOUTQ, struct.pack("i", 0))
-    return int(struct.unpack("i", answer)[0])
+    answer = fcntl.ioctl(sock.fileno(), SIOCOUTQ, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def replace(home: Path, deadline_s: float) -> int | None:

@@ -19,6 +19,8 @@ REST_S = 0.05
 #: Seconds to wait for a daemon to come back before a request starts one: it may have been stopped for an upgrade, and
 #: starting the old version meanwhile would interfere.
 COME_BACK_FOR_S = 3.0
+#: Seconds that an answer may be late.
+SLOW_S = 10.0
 #: Seconds after which we give up.
 GIVE_UP_AFTER_S = 60.0
 
@@ -86,10 +88,11 @@ def _ask_first(queue: Client, query: list[tuple[str, str]], until: float | None)
 def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary | None:
     """Send one long poll, and repeat it if the daemon went away; return None if time runs out first."""
     absence = Absence(queue, until)
-    while until is None or time.monotonic() < until:
+    while True:
         if absence.is_over():
             try:
-                patience_s = ANSWER_FOR_S if until is None else until + REST_S - time.monotonic()
+                # Beyond `until`, because a busy machine answers late; one that is stopped or hangs is noticed anyway.
+                patience_s = ANSWER_FOR_S if until is None else max(0.0, until - time.monotonic()) + SLOW_S
                 answer: WaitSummary = queue.get(
                     "/v1/jobs/wait", query, patience_s=min(ANSWER_FOR_S, patience_s), is_poll=True
                 )
@@ -99,5 +102,6 @@ def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Wa
             except MachineError:
                 if until is None or time.monotonic() < until:
                     raise
+        if until is not None and time.monotonic() >= until:
+            return None
         time.sleep(REST_S)
-    return None

@@ -201,7 +201,9 @@ class QueueOutlook:
 
     def _told(self, ids: Sequence[JobId]) -> str:
         if len(ids) == 1:
-            return f"job {ids[0]}, which is {self.reader.job(ids[0]).word}"
+            word = self.reader.job(ids[0]).word
+            # A start takes milliseconds: the word would be out of date when it is read.
+            return f"job {ids[0]}, which is {'running' if word == State.STARTING.value else word}"
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         return f"jobs {', '.join(str(job_id) for job_id in ids[:MOST_NAMED])}{more}"
 

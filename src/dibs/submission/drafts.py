@@ -15,7 +15,7 @@ from dibs.errors import UserError
 from dibs.model import environment, fields, suggestions
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Caller, Option
-from dibs.system import commands, output_files, settings
+from dibs.system import commands, settings
 
 if TYPE_CHECKING:
     from dibs.sweeps.templates import Template
@@ -175,9 +175,14 @@ def _check_outputs(args: Args, cwd: str) -> None:
     """Refuse an output that the job could not write to; a path with placeholders is checked when the job starts."""
     for option in (job_options.OUTPUT, job_options.STDERR):
         path = args.get(option)
-        why = output_files.find_refusal(os.path.join(cwd, os.path.expanduser(path))) if path else None
+        if path is None:
+            continue
+        # Imported late: most jobs write to their log.
+        from dibs.system import output_files
+
+        why = output_files.find_refusal(os.path.join(cwd, os.path.expanduser(path)))
         if why is not None:
-            raise UserError(f"{option.names[-1]} {options.shown(str(path))}: {why}.")
+            raise UserError(f"{option.names[-1]} {options.shown(path)}: {why}.")
 
 
 def begin_note(args: Args) -> str:

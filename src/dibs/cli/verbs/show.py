@@ -56,6 +56,7 @@ EVENT_WORDS = {
     "Exceeds": "uses too much",
     "Foreign": "GPU used by others",
     "Unwell": "GPU unwell",
+    "Rediscovered": "found in its folder",
 }
 
 

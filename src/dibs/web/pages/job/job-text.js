@@ -118,6 +118,7 @@ const EVENTS = {
   Exceeds: "uses too much",
   Foreign: "GPU used by others",
   Unwell: "GPU unwell",
+  Rediscovered: "found in its folder",
 };
 
 /** @param {string} kind */
