@@ -11,6 +11,7 @@
     ├── MachineError         driver, disk or system; transient    exit 125  HTTP 503
     │   └── NoDaemon         none could be reached or started     exit 5
     ├── JobFailed            a job did not succeed                exit 1
+    ├── OnlyHeld             only held jobs remain (`wait`)       exit 6
     ├── TimedOut             the caller's timeout expired         exit 124
     └── Bug                  a defect in dibs: fail loudly        exit 125  HTTP 500
 
@@ -117,6 +118,13 @@ class JobFailed(DibsError):
     exit_code = 1
 
 
+class OnlyHeld(DibsError):
+    """Only held jobs remain: somebody must let them continue first."""
+
+    kind = "only_held"
+    exit_code = 6
+
+
 class TimedOut(DibsError, TimeoutError):
     """The caller's timeout expired; the job or operation continues."""
 
@@ -134,6 +142,6 @@ KINDS = {
     error.kind: error
     for error in (
         *(DibsError, UserError, NotFound, NotAllowed, NotSignedIn, Conflict, Impossible, Busy),
-        *(MachineError, NoDaemon, JobFailed, TimedOut, Bug),
+        *(MachineError, NoDaemon, JobFailed, OnlyHeld, TimedOut, Bug),
     )
 }

@@ -235,7 +235,7 @@ def test_why_says_what_would_make_a_forecast_possible(bench: Bench) -> None:
     told = read_json(bench, "why", "2")
     assert (told["expected_start"], told["unknown"]["hint"]) == (None, "A time limit (-t) would help.")
     bench.cli("hold", "2")
-    assert bench.cli("why", "2").stdout == "job 2: it is held. `dibs unhold 2` lets it go on.\n"
+    assert bench.cli("why", "2").stdout == "job 2: held by you. `dibs unhold 2` lets it continue.\n"
 
 
 def test_successful_jobs_give_the_duration_of_similar_ones(bench: Bench) -> None:
@@ -345,7 +345,9 @@ def test_wait_returns_whether_all_jobs_succeeded(bench: Bench) -> None:
     assert bench.cli("wait", "1", "2").returncode == 1
     assert bench.cli("wait").returncode == 0, "an old failure is nobody's fault now"
     assert bench.cli("wait", "name:nothing").returncode == 3
-    assert read_json(bench, "wait", "all", code=1) == {"total": 2, "finished": 2, "bad": 1, "over": True}
+    assert read_json(bench, "wait", "all", code=1) == {
+        "total": 2, "finished": 2, "bad": 1, "over": True, "held": []
+    }  # fmt: skip
 
 
 def test_wait_ends_at_its_timeout(bench: Bench) -> None:

@@ -227,6 +227,43 @@ def test_the_rest_of_a_batch_is_held_after_a_failure(bench: Bench) -> None:
     done = bench.cli("add", "-j1", "--halt", "1", "-", input="false\ntrue\ntrue\n")
     assert done.returncode == 0
     wait_for(lambda: [job["state"] for job in bench.jobs()], lambda states: states == ["failed", "held", "held"])
+    assert {job["reason"] for job in bench.jobs("held")} == {"held: 1 of its batch failed (--halt)"}
+    shown = bench.cli("show", "3").stdout
+    assert shown.startswith("job 3  held: 1 of its batch failed (--halt)\n")
+    assert "`dibs unhold 2-3` lets all of them continue." in shown
+
+
+def test_wait_leaves_at_once_when_only_held_jobs_remain(bench: Bench) -> None:
+    bench.cli("add", "-j1", "--halt", "1", "-", input="false\ntrue\ntrue\n")
+    bench.cli("add", "-a", "3", "true")
+    bench.cli("add", "--hold", "true")
+    waited = bench.cli("wait")
+    assert (waited.returncode, waited.stdout) == (6, "")
+    assert waited.stderr == (
+        "dibs: 2 jobs are held: 1 of its batch failed (--halt). `dibs unhold 2-3` lets all of them continue. "
+        "1 job is held by you. `dibs unhold 5` lets it continue.\n"
+    )
+    told = json.loads(bench.cli("wait", "4", "--json").stdout)
+    assert (told["over"], [held["jobs"] for held in told["held"]]) == (False, [1])
+
+
+def test_wait_waits_for_held_jobs_if_told_to(bench: Bench) -> None:
+    bench.cli("add", "--hold", "-g0", "true")
+    assert bench.cli("wait", "--held", "wait", "--timeout", "0.1s").returncode == 124
+    bench.cli("unhold", "1")
+    assert bench.cli("wait", "--held", "wait").returncode == 0
+
+
+def test_wait_goes_on_while_a_job_may_still_start(bench: Bench) -> None:
+    """Job 3 waits for a job that is not selected and runs; a held job does not end the wait before that."""
+    gate = bench.folder / "gate"
+    bench.add(f"until test -e {gate}; do sleep 0.05; done", gpus=0)
+    bench.cli("add", "--hold", "true")
+    bench.cli("add", "-g0", "-a", "1", "true")
+    assert bench.cli("wait", "2,3", "--timeout", "0.1s").returncode == 124
+    gate.touch()
+    waited = bench.cli("wait", "2,3")
+    assert (waited.returncode, bench.job(3)["state"]) == (6, "done")
 
 
 def test_hold_and_unhold_report_what_they_did(bench: Bench) -> None:
@@ -235,7 +272,7 @@ def test_hold_and_unhold_report_what_they_did(bench: Bench) -> None:
     done = bench.cli("hold", "all")
     assert (done.returncode, done.stdout) == (0, "2 held\n")
     assert done.stderr == "1 running: only a queued job can be held\n"
-    assert bench.cli("why", "2").stdout.startswith("job 2: it is held")
+    assert bench.cli("why", "2").stdout.startswith("job 2: held by you")
     acted = json.loads(bench.cli("enqueue", "2", "--json").stdout)
     assert acted == {"changed": [{"id": 2, "state": "queued"}], "unchanged": []}
     bench.cli("hold", "2")

@@ -193,6 +193,7 @@ CODES: list[tuple[int, str, Callable[[Bench], int]]] = [
     (4, "somebody else's", of_a_stranger),
     (5, "no daemon can be started", types("status", DIBS_HOME="{}/home-2", DIBS_LEASE_DIR="/no/such/folder")),
     (5, "no daemon runs", types("daemon", "status", DIBS_HOME="{}/home-3")),
+    (6, "only a held job remains", lambda bench: bench.cli("wait", str(bench.add("true", hold=True))).returncode),
     (69, "never here", types("add", "-g", "9", "true")),
     (75, "a job cannot start now", types("run", "--no-wait", "-g", "4", "true")),
     (75, "GPUs cannot be had now", types("lease", "--no-wait", "true")),

@@ -78,7 +78,7 @@ CASES = {
             "needs 1 GPU; 0 of 1 free, GPU 0: job 1. Without --gpu-ids it could use GPUs that are free. " + UNKNOWN
         ),
     ),
-    "held": Case([add("--hold")], exactly("it is held. `dibs unhold 1` lets it go on."), running=()),
+    "held": Case([add("--hold")], exactly("held by you. `dibs unhold 1` lets it continue."), running=()),
     "a dependency": Case(
         [add("-g0"), add("-a", "1")],
         exactly("it waits for job 1, which is running. `dibs why 1` says how that one stands. " + UNKNOWN),

@@ -18,7 +18,7 @@ def test_jobs_are_in_the_order_of_service_with_unservable_ones_last(bench: Bench
     assert [one["command"] for one in line] == ["true first", "true second", "true third", "true held", "true after"]
     assert all(one["expected_start"]["latest"] for one in line[:3])
     assert [one["expected_start"] for one in line[3:]] == [None, None]
-    assert line[3]["reason"] == "it is held"
+    assert line[3]["reason"] == "held by you"
     assert [one["id"] for one in bench.client.get("/v1/queue/line", [("most", "2")])["line"]] == [5, 6]
 
 

@@ -100,8 +100,8 @@ def test_a_job_held_by_a_program_names_it(store):
     with store.batch():
         store.hold(selectors.parse(["1"]), build.NOW)
     assert outlook(store).reason(store.job(1)) == Reason(
-        "it is held until `gpupeasy-server --port 8888` lets it go",
-        "If that does not run, start it again; `dibs unhold 1` lets the job go on without it.",
+        "held until `gpupeasy-server --port 8888` lets it continue",
+        "If that does not run, start it again; `dibs unhold 1` lets it continue without it.",
     )
 
 
@@ -110,8 +110,8 @@ def test_a_held_job_names_the_command_that_releases_it_and_has_no_forecast(store
     with store.batch():
         store.record(store.job(job_id), lifecycle.HoldAsked(build.NOW))
     job = store.job(job_id)
-    assert outlook(store).reason(job) == Reason("it is held", "`dibs unhold 1` lets it go on.")
-    assert outlook(store).expected(job) == Forecast(unknown="it is held")
+    assert outlook(store).reason(job) == Reason("held by you", "`dibs unhold 1` lets it continue.")
+    assert outlook(store).expected(job) == Forecast(unknown="held by you")
 
 
 def test_the_forecast_of_a_new_job_counts_the_jobs_before_it(store):

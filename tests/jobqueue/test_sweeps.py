@@ -14,6 +14,7 @@ from dibs.jobqueue.sweeps import Fate
 from dibs.jobqueue.validation import NO_RULES, Rules, Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.jobs import JobId, Member, State, When
+from dibs.scheduling import views
 from dibs.store.query_results import RunsSince
 from dibs.sweeps import values
 from dibs.sweeps.records import SweepSubmission
@@ -183,6 +184,16 @@ def test_the_rest_is_held_if_the_first_three_runs_all_fail(lr):
     assert lr.words()[2:] == ["queued"] * 4
     lr.happen(3, *FAILED)
     assert lr.words()[3:] == ["held"] * 3
+    assert {lr.desk.store.job(JobId(n)).remark for n in (4, 5, 6)} == {"the first 3 runs failed"}
+
+
+def test_runs_that_lie_far_apart_start_first_and_keep_their_numbers(lr):
+    """Four GPUs: four probes. The rest follows in order, in this part and in the next."""
+    lr.add(*range(9), is_last=False)
+    lr.add(9, 10)
+    heads = views.order(lr.desk.store.head(20))
+    assert [job.id - 1 for job in heads] == [0, 2, 4, 8, 1, 3, 5, 6, 7, 9, 10]
+    assert [run.index for run in runs(lr.desk, lr)] == list(range(11))
 
 
 def test_one_success_among_the_first_three_runs_is_enough_to_continue(lr):

@@ -61,3 +61,22 @@ def test_an_order_never_changes():
     assert list(map(orders.order(9, 0), range(9))) == [7, 5, 1, 3, 4, 2, 0, 8, 6]
     assert orders.ScatteredOrder(10**12, 7)[:3] == [573654213286, 696466849947, 563290587706]
     assert orders.derive_seed(1, "lr", 0) == 8994935239505489385
+
+
+def test_points_are_spread_over_a_grid():
+    """The first, the last and the middle one: no two have a value in common."""
+    grid = [{"lr": lr, "model": model} for lr in (1, 2, 3) for model in ("a", ["b"], "c")]
+    assert [grid[place] for place in orders.spread(grid, 3)] == [
+        {"lr": 1, "model": "a"}, {"lr": 3, "model": "c"}, {"lr": 2, "model": ["b"]}
+    ]  # fmt: skip
+
+
+@given(st.integers(0, 30), st.integers(1, 5), st.integers(1, 8))
+def test_spread_takes_no_point_twice(size, width, count):
+    points = [{"x": n // width, "y": n % width} for n in range(size)]
+    chosen = orders.spread(points, count)
+    assert len(set(chosen)) == len(chosen) == min(size, count)
+
+
+def test_points_with_other_parameters_are_spread_too():
+    assert orders.spread([{"x": 1}, {"x": 1, "y": 2}, {"z": 1}], 3) == [0, 2, 1]

@@ -157,9 +157,10 @@ class Use(TypedDict):
     looks: int
 
 class WholeJob(Job):
-    """A job in full; `cli` is the command line that would submit it again."""
+    """A job in full; `cli` is the command line that would submit it again, `hint` what would help while it waits."""
 
     cli: str
+    hint: str
     attempts: list[Attempt]
     env: dict[str, str]
     expected_start: ExpectedStart | None
@@ -219,14 +220,22 @@ class DryRun(TypedDict):
     expected_start: ExpectedStart | None
     unknown: Unknown | None
 
+class HeldJobs(TypedDict):
+    """Jobs that are held for the same reason, and what lets them continue."""
+
+    jobs: int
+    reason: str
+    hint: str
+
 class WaitSummary(TypedDict):
-    """How the jobs stand that are waited for."""
+    """How the jobs stand that are waited for; `held`: only these remain."""
 
     total: int
     finished: int
     bad: int
     over: bool
     mark: str
+    held: list[HeldJobs]
 
 class Process(TypedDict):
     """A process that the driver reports on a GPU."""

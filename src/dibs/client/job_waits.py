@@ -57,20 +57,28 @@ class Absence:
 
 
 def until_over(
-    queue: Client, words: Sequence[str], until: float | None, tell: Callable[[WaitSummary], None] = lambda waited: None
+    queue: Client,
+    words: Sequence[str],
+    until: float | None,
+    tell: Callable[[WaitSummary], None] = lambda waited: None,
+    *,
+    leave_held: bool = False,
 ) -> WaitSummary:
-    """Return when all jobs have finished or at the time `until`; `tell` is called after each answer."""
-    query = queries.select(words)
+    """Return when all jobs have finished or at the time `until`; `tell` is called after each answer.
+
+    With `leave_held` also when only held jobs remain.
+    """
+    query = [*queries.select(words), *([("held", "leave")] if leave_held else [])]
     waited = _ask_first(queue, [*query, ("seen", "-1"), ("wait_s", "0")], until)
     tell(waited)
-    while not waited["over"]:
+    while not (waited["over"] or waited["held"]):
         left_s = POLL_FOR_S if until is None else until - time.monotonic()
         if left_s <= 0:
             break
         more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
         waited = _ask(queue, [*query, *more, ("mark", waited["mark"])], until) or waited
         tell(waited)
-        time.sleep(0 if waited["over"] else min(left_s, REST_S))
+        time.sleep(0 if waited["over"] or waited["held"] else min(left_s, REST_S))
     return waited
 
 

@@ -24,6 +24,8 @@ NEWS_EVERY_S = 0.2
 GATHER_S = 0.05
 
 
+#: What to do when only held jobs remain.
+HELD = "^(wait|leave)$"
 #: The most events in one answer.
 MOST_EVENTS = 20_000
 
@@ -34,6 +36,7 @@ class WaitQuery(Struct, forbid_unknown_fields=True, kw_only=True):
     select: Annotated[list[str], Meta(description="Selectors. Default: all unfinished jobs.")] = []
     seen: Annotated[Whole, Meta(description="Answer when the number of finished jobs differs from this.")] = -1
     mark: Annotated[str, Meta(description="`mark` of the previous answer: wait for the same jobs.")] = ""
+    held: Annotated[str, Meta(description="leave: answer also when only held jobs remain.", pattern=HELD)] = "wait"
     wait_s: Seconds = 0.0
 
 
@@ -82,7 +85,10 @@ def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> job_answers.Ch
 
 
 async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
-    """Answer when the number of finished jobs differs from `seen`, when all have finished, or when the time is over."""
+    """Answer when the number of finished jobs differs from `seen`, when all have finished, or when the time is over.
+
+    With `held=leave` also when only held jobs remain, or jobs that wait for held ones.
+    """
     chosen = selectors.parse(query.select)
     began = daemon.events.loop.time()
     deadline = began + exchange.wait_for(query.wait_s)
@@ -96,8 +102,10 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
         version, looked_at = daemon.events.version, daemon.events.loop.time()
         tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
         summary = _summary(tally)
+        if query.held == "leave" and not summary.over:
+            summary.held = await daemon.ask(lambda reader: _held(daemon, reader, chosen))
         left = deadline - daemon.events.loop.time()
-        if summary.over or left <= 0 or daemon.stopping.is_set():
+        if summary.over or summary.held or left <= 0 or daemon.stopping.is_set():
             break
         if summary.finished != query.seen:
             # There is news, but a thousand short jobs per second must not cause a thousand answers.
@@ -117,4 +125,16 @@ def _summary(tally: dict[str, int]) -> job_answers.WaitSummary:
     finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])
     total = sum(tally.values())
     bad = finished - tally.get("done", 0)
-    return job_answers.WaitSummary(total=total, finished=finished, bad=bad, over=finished == total, mark="")
+    return job_answers.WaitSummary(total=total, finished=finished, bad=bad, over=finished == total, mark="", held=[])
+
+
+def _held(daemon: Daemon, reader: Reader, chosen: selectors.Selection) -> list[job_answers.HeldJobs]:
+    """Return why jobs are held, if no other job of a selection remains."""
+    groups = reader.held_among(chosen, now_ms())
+    if not groups:
+        return []
+    seen = daemon.outlook(reader)
+    reasons = [seen.held(reader.job(ids[0]), ids) for ids in groups]
+    return [
+        job_answers.HeldJobs(len(ids), reason.text, reason.hint) for ids, reason in zip(groups, reasons, strict=True)
+    ]

@@ -194,6 +194,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
     return job_answers.WholeJob(
         **Shown.of(daemon, reader, seen, job).fields(daemon),
         cli=command_line.line(job.spec, now_ms()),
+        hint=seen.reason(job).hint if job.is_waiting else "",
         attempts=attempts,
         env=serialization.mask_environ(job.spec.env),
         expected_start=why.expected_start(seen.expected(job), seen.inventory) if job.is_waiting else None,

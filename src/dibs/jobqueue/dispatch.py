@@ -67,9 +67,8 @@ def follow_up(turn: Turn) -> None:
                 turn.retry_alone.append(job.id)
             continue
         turn.finished_for_good.append(job)
-        if job.spec.batch and job.outcome in BAD and turn.store.count_bad(job.spec.batch):
-            why = f"too many of its batch ended badly, last job {job.id}"
-            turn.store.hold_batch(job.spec.batch, turn.now, why)
+        if job.spec.batch and job.outcome in BAD and (halt := turn.store.count_bad(job.spec.batch)):
+            turn.store.hold_batch(job.spec.batch, turn.now, halt)
         for dependant in turn.store.dependants(job.id):
             refresh(turn, turn.store.job(dependant))
     for job_id in turn.retry_alone:

@@ -17,6 +17,7 @@ from dibs.jobqueue.validation import Submission
 from dibs.model import fields, selectors
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import Job, JobId, Request, State, default_name
+from dibs.store.query_results import Halt
 
 REQUEST_KEYS = frozenset(own.key for own in fields.REQUEST)
 #: Fields of an active job that can still be changed.
@@ -174,7 +175,7 @@ def _rule(
     if batch:
         is_over = [turn.store.set_rule(batch, name, value) for name, value in rules.items()]
         if any(is_over):
-            turn.store.hold_batch(batch, turn.now, "as many of its batch have ended badly as --halt now allows")
+            turn.store.hold_batch(batch, turn.now, Halt(turn.store.batch_tally(batch).bad))
         return new
     if not any(job.is_waiting for job in jobs):
         raise Conflict("none of these jobs waits, so there is nothing to keep back.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -16,9 +17,9 @@ from dibs.jobqueue import machine_line, shared_forecast, turns
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.leases import blockers
-from dibs.model import dependencies, serialization, units
+from dibs.model import dependencies, selectors, serialization, units
 from dibs.model.devices import Inventory
-from dibs.model.fields import JobSpec
+from dibs.model.fields import DEFAULT_PROJECT, JobSpec
 from dibs.model.jobs import Job, JobId, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
 from dibs.scheduling.explanation import Reason
@@ -29,6 +30,8 @@ from dibs.system.locks import Folder
 
 #: Dependencies that are named in a reason.
 MOST_NAMED = 8
+#: Characters of a list of ids that a sentence can hold.
+LONGEST_IDS = 60
 #: Outcomes that do not fit after "it is".
 ENDED = {"failed": "it failed", "cancelled": "it was cancelled", "timeout": "it ran out of time"}
 
@@ -62,6 +65,7 @@ class QueueOutlook:
         self._heads = {head.id: head for head in view.waiting}
         self._rooms = {head.batch: head.room for head in view.waiting}
         self._explained: dict[tuple[Request, int], Reason] = {}
+        self._batches: dict[int, str] = {}
         self.policy = policy
         self.inventory = inventory
 
@@ -112,7 +116,7 @@ class QueueOutlook:
     def reason(self, job: Job) -> Reason:
         """Return why a waiting job waits."""
         if job.state is State.HELD:
-            return _held(job)
+            return self.held(job)
         if not job.is_ready:
             return self._not_ready(job)
         if self.is_closing:
@@ -131,6 +135,27 @@ class QueueOutlook:
             self._explained[key] = self._explain(waiting)
         return self._explained[key]
 
+    def held(self, job: Job, among: Sequence[JobId] = ()) -> Reason:
+        """Return who holds a job and what lets it continue, or all of `among`, which are held for the same reason."""
+        ids = selectors.ranges(among or [job.id])
+        ids = ids if len(ids) <= LONGEST_IDS else State.HELD.value
+        them = "it" if len(among) <= 1 else "them"
+        if job.remark is not None:
+            return Reason(f"held: {job.remark}", f"`dibs unhold {self._batch(job)}` lets all of them continue.")
+        if job.held_by is None:
+            return Reason("held by you", f"`dibs unhold {ids}` lets {them} continue.")
+        hint = f"If that does not run, start it again; `dibs unhold {ids}` lets {them} continue without it."
+        return Reason(f"held until `{job.held_by}` lets {them} continue", hint)
+
+    def _batch(self, job: Job) -> str:
+        """Return a selector of the held jobs of a job's batch."""
+        if job.spec.sweep is not None:
+            project = "" if job.spec.project == DEFAULT_PROJECT else f"{job.spec.project}/"
+            return shlex.quote(f"sweep:{project}{job.spec.sweep}")
+        if job.spec.batch not in self._batches:
+            self._batches[job.spec.batch] = self.reader.held_of_batch(job.spec.batch)
+        return self._batches[job.spec.batch]
+
     def _explain(self, waiting: WaitingJob) -> Reason:
         now = now_ms()
         if self._plan is None:
@@ -145,7 +170,7 @@ class QueueOutlook:
         """Forecast when and where a waiting job starts, or say why that is unknown."""
         now = now_ms()
         if job.state is State.HELD:
-            return Forecast(unknown="it is held")
+            return Forecast(unknown=self.held(job).text)
         begun = next((active for active in self.view.active if active.id == job.id), None)
         if begun is not None:
             return Forecast(now, now, begun.devices)
@@ -206,13 +231,6 @@ class QueueOutlook:
             return f"job {ids[0]}, which is {'running' if word == State.STARTING.value else word}"
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
         return f"jobs {', '.join(str(job_id) for job_id in ids[:MOST_NAMED])}{more}"
-
-
-def _held(job: Job) -> Reason:
-    if job.held_by is None:
-        return Reason("it is held", f"`dibs unhold {job.id}` lets it go on.")
-    hint = f"If that does not run, start it again; `dibs unhold {job.id}` lets the job go on without it."
-    return Reason(f"it is held until `{job.held_by}` lets it go", hint)
 
 
 def receipt(core: QueueThread, reader: Reader, ids: list[JobId]) -> str:

@@ -22,13 +22,15 @@ from dibs.jobqueue.validation import Rules, Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import JobId, Member, Outcome, State
-from dibs.sweeps import extension, values
+from dibs.sweeps import extension, orders, values
 from dibs.sweeps.records import Sweep, SweepSubmission
 from dibs.sweeps.values import Data
 from dibs.system import commands
 
 #: Hold the rest of a sweep if the first N runs to end all end badly: then the command itself is wrong.
 HALT_FIRST = 3
+#: The most runs that are put first because they lie far apart.
+MOST_PROBES = 8
 
 
 class Fate(enum.Enum):
@@ -152,7 +154,10 @@ def add(
             turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
             turn.needs_check.append(job_id)
     if new:
-        _submit(turn, common, list(new.values()), submission.is_held)
+        is_first = turn.store.next_index(sweep.id) == 0
+        ids = _submit(turn, common, list(new.values()), submission.is_held)
+        if is_first:
+            _probe(turn, ids, list(new.values()))
     if is_last:
         _close(turn, sweep.batch)
     return added
@@ -227,7 +232,17 @@ def _retry(turn: Turn, job_id: JobId, spec: JobSpec) -> None:
     control.try_again(turn, turn.store.job(job_id))
 
 
-def _submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> None:
+def _probe(turn: Turn, ids: Sequence[JobId], members: Sequence[Member]) -> None:
+    """Let runs that lie far apart start first, as many as can run at once.
+
+    If the first ones all fail, it is then the command, and not one corner of the space.
+    """
+    points = [json.loads(one.params or "{}") for one in members]
+    count = max(HALT_FIRST, min(len(turn.inventory.devices), MOST_PROBES))
+    turn.store.put_first([ids[place] for place in orders.spread(points, count)], ids[0])
+
+
+def _submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> list[JobId]:
     ids = turn.store.submit_alike(spec, members, turn.now)
     turn.store.grow_batch(spec.batch, len(ids))
     turn.changed += ids
@@ -235,3 +250,4 @@ def _submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> 
         turn.needs_check += ids
     if is_held:
         turn.store.hold(((selectors.Ids(((ids[0], ids[-1]),)),),), turn.now)
+    return ids

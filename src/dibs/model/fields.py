@@ -17,6 +17,8 @@ from typing import Any
 
 from dibs.model.jobs import RETRIED_BY_DEFAULT, After, Request, Trouble, Warn
 
+DEFAULT_PROJECT = "default"
+
 
 @dataclass(frozen=True, slots=True)
 class Coder:
@@ -110,7 +112,7 @@ class JobSpec:
     cwd: str = field(metadata=_special("cwd", "--chdir", is_shown=True))
     request: Request = field(default=Request(), metadata=_internal(column=""))
     name: str = field(default="", metadata=_plain("--name", most=SHORT))
-    project: str = field(default="default", metadata=_plain("--project", least=1, most=200))
+    project: str = field(default=DEFAULT_PROJECT, metadata=_plain("--project", least=1, most=200))
     priority: int = field(default=0, metadata=_plain("--priority", least=-(2**31), most=2**31 - 1))
     #: Overrides the captured environment.
     env: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("env", "--env", coder=PAIRS))

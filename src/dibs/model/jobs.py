@@ -206,7 +206,7 @@ class Job:
     @property
     def held_by(self) -> str | None:
         """Return the program that holds the job and will release it; None: a user holds it."""
-        return next((tag.removeprefix(HELD_BY) for tag in self.spec.tags if tag.startswith(HELD_BY)), None)
+        return holder_of(self.spec.tags)
 
     @property
     def is_finished(self) -> bool:
@@ -227,6 +227,11 @@ class Job:
     def word(self) -> str:
         """Return the word for its state or outcome that every output shows."""
         return self.outcome.value if self.outcome else self.state.value
+
+
+def holder_of(tags: Sequence[str]) -> str | None:
+    """Return the program that the tags of a job name as its holder."""
+    return next((tag.removeprefix(HELD_BY) for tag in tags if tag.startswith(HELD_BY)), None)
 
 
 def default_name(command: str, argv: Sequence[str] | None = None) -> str:

@@ -104,8 +104,12 @@ class NeedRetried(Event):
     need: JobId
 
 
+@dataclass(frozen=True, slots=True)
 class HoldAsked(Event):
-    """A user put it on hold."""
+    """A user put it on hold, or a rule of its batch did."""
+
+    #: What the rule saw; empty: a user asked.
+    why: str = ""
 
 
 class UnholdAsked(Event):
@@ -201,6 +205,8 @@ def advance(job: Job, event: Event) -> Job:
             return replace(_finish(moved, at, Outcome.FAILED, Cause.START), remark=why)
         case Misused(why=why):
             return replace(moved, remark=why)
+        case HoldAsked(why=why):
+            return replace(moved, remark=why or None)
         case Orphaned():
             return replace(moved, remark="its runner is gone; the command still runs, and how it ends cannot be known")
         case CancelAsked(at) if state is S.FINISHED:

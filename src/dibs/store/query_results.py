@@ -32,6 +32,20 @@ class NumberedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Halt:
+    """The rule of a batch that holds its queued jobs, and how many of it ended badly."""
+
+    bad: int
+    #: The first jobs to end all ended badly; else as many as `--halt` allows.
+    is_first: bool = False
+
+    @property
+    def why(self) -> str:
+        """Return why the jobs are held, to follow "held: "."""
+        return f"the first {self.bad} runs failed" if self.is_first else f"{self.bad} of its batch failed (--halt)"
+
+
+@dataclass(frozen=True, slots=True)
 class PastAttempt:
     """One finished attempt of a job."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, suggestions, units
-from dibs.model.jobs import Cause, Job, JobId, Outcome, When
+from dibs.model.jobs import Cause, Job, JobId, Outcome, When, holder_of
 from dibs.scheduling import vram_advice
 from dibs.scheduling.views import Active, WaitingJob
 from dibs.scheduling.vram_advice import Earlier
@@ -133,6 +133,25 @@ class Reader:
         where, values = self.where(chosen, now)
         query = self.queries["tally"].replace("{where}", where)
         return dict(self.connection.execute(query, values).fetchall())
+
+    def held_among(self, chosen: selectors.Selection, now: int) -> list[list[JobId]]:
+        """Return the held jobs that keep a selection from finishing, those that are held for one reason together.
+
+        They include jobs that the selected ones wait for. Empty while any other job may still run.
+        """
+        where, values = self.where(chosen, now)
+        queries = [self.queries[name].replace("{where}", where) for name in ("can_go_on", "held_among")]
+        if self.connection.execute(queries[0], values).fetchone()[0]:
+            return []
+        groups: dict[object, list[JobId]] = {}
+        for job_id, why, batch, tags in self.connection.execute(queries[1], values):
+            groups.setdefault((why, why and batch, holder_of(json.loads(tags))), []).append(JobId(job_id))
+        return list(groups.values())
+
+    def held_of_batch(self, batch: int) -> str:
+        """Return the first and the last held job of a batch as a selector."""
+        first, last = self._ask("held_of_batch", {"batch": batch}).fetchone()
+        return str(first) if first == last else f"{first}-{last}"
 
     def counts(self) -> dict[str, int]:
         """Return the number of jobs per displayed state."""

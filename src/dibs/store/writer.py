@@ -26,6 +26,7 @@ from dibs.store.custody import Custody
 from dibs.store.custody import FileGone as FileGone
 from dibs.store.query_results import BatchTally as BatchTally
 from dibs.store.query_results import EventRow as EventRow
+from dibs.store.query_results import Halt as Halt
 from dibs.store.query_results import PastAttempt as PastAttempt
 from dibs.store.reader import Reader as Reader
 from dibs.store.reader import digest
@@ -220,14 +221,15 @@ class Store(Reader):
         """Store which jobs a submission with a key created; their ids are consecutive."""
         self._ask("add_submission", {"key": key, "first": ids[0], "last": ids[-1]})
 
-    def count_bad(self, batch: int) -> bool:
-        """Count a bad end of a batch; tell whether the rest must now be held."""
-        return bool(self._ask("batch_bad", {"id": batch}).fetchone()[0])
+    def count_bad(self, batch: int) -> Halt | None:
+        """Count a bad end of a batch; return the rule that now holds the rest, if one does."""
+        bad, is_after, is_first = self._ask("batch_bad", {"id": batch}).fetchone()
+        return Halt(bad, is_first=not is_after) if is_after or is_first else None
 
-    def hold_batch(self, batch: int, at: int, detail: str) -> None:
+    def hold_batch(self, batch: int, at: int, halt: Halt) -> None:
         """Record `lifecycle.HoldAsked` for all queued jobs of a batch at once: there may be 100,000."""
-        self._ask("tell_batch_held", {"batch": batch, "at": at, "detail": detail})
-        self._ask("hold_batch", {"batch": batch})
+        self._ask("tell_batch_held", {"batch": batch, "at": at, "why": halt.why})
+        self._ask("hold_batch", {"batch": batch, "why": halt.why})
 
     # -- sweeps
 
@@ -365,6 +367,12 @@ class Store(Reader):
             found = self._ask("rank_after", place).fetchone()
             rank = ranks.between(anchor, found[0] if found else self._next_rank(), job.id)
         self._ask("set_rank", {"id": job.id, "rank": rank})
+
+    def put_first(self, ids: Sequence[JobId], first: JobId) -> None:
+        """Rank new jobs, in the order of their ids, before all others of a submission that begins with `first`."""
+        low, high = ranks.rank_of_id(first - 1), ranks.rank_of_id(first)
+        rows = [{"id": job_id, "rank": ranks.between(low, high, job_id)} for job_id in ids]
+        self.connection.executemany(self.queries["set_rank"], rows)
 
     def _next_rank(self) -> str:
         return ranks.rank_of_id(self.last_id() + 1)

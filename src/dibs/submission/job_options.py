@@ -265,7 +265,7 @@ ARRAY = Option(
 )  # fmt: skip
 REPEAT = Option(("--repeat",), "So many equal jobs; DIBS_INDEX counts them from 0.", options.whole(1, 100_000), "N")
 AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
-HALT = Option(("--halt",), "Of a batch: hold the rest after so many failures.", options.whole(1), "N")
+HALT = Option(("--halt",), "Of a batch: hold the rest after N failures.", options.whole(1), "N")
 #: The options that name jobs to wait for, by what must become of those jobs.
 AFTER_WHEN = {When.DONE: AFTER, When.ANY: AFTER_ANY, When.END: AFTER_END}
 AFTERS: tuple[Option[object], ...] = (*AFTER_WHEN.values(), DEPENDENCY)

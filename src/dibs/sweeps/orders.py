@@ -1,7 +1,8 @@
-"""Repeatable random orders: the same size and seed give the same order on every machine.
+"""Orders of points. Random ones are repeatable: the same size and seed give the same order on every machine.
 
 `shuffled` is the order of Python's `random.shuffle`, as in simple_hypersearch; it needs 4 bytes per item and is built
-as a whole. `ScatteredOrder` needs no memory and computes any position directly, even of 10^12.
+as a whole. `ScatteredOrder` needs no memory and computes any position directly, even of 10^12. `spread` chooses a few
+points that represent a space.
 
 Pure.
 """
@@ -12,7 +13,7 @@ import hashlib
 import math
 import random
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dibs.sweeps.sequences import LazySequence
 
@@ -81,3 +82,33 @@ def order(size: int, seed: int) -> Callable[[int], int]:
 def derive_seed(seed: int, *what: object) -> int:
     """Derive the seed of a part from the seed of the whole."""
     return int.from_bytes(hashlib.sha256(repr((seed, *what)).encode()).digest()[:8], "big")
+
+
+def spread(points: Sequence[Mapping[str, object]], count: int) -> list[int]:
+    """Return the places of `count` points that lie far apart, the first point included.
+
+    Each has as many values as possible that no other chosen one has; of several such, the farthest is taken.
+    """
+    columns: dict[str, dict[str, int]] = {}
+    for point in points:
+        for name, value in point.items():
+            column = columns.setdefault(name, {})
+            column.setdefault(repr(value), len(column))
+    located = [_coordinates(point, columns) for point in points]
+    chosen = [0] if points else []
+    gaps = [math.inf] * len(points)
+    while len(chosen) < min(count, len(points)):
+        last = located[chosen[-1]]
+        gaps = [min(gap, math.dist(last, each)) for gap, each in zip(gaps, located, strict=True)]
+        used = [{located[place][n] for place in chosen} for n in range(len(columns))]
+        new = [sum(x not in seen for x, seen in zip(each, used, strict=True)) for each in located]
+        chosen.append(max(range(len(points)), key=lambda place: (gaps[place] > 0, new[place], gaps[place])))
+    return chosen
+
+
+def _coordinates(point: Mapping[str, object], columns: Mapping[str, Mapping[str, int]]) -> tuple[float, ...]:
+    """Return where the values of a point stand among those of each parameter, from 0 to 1; -1: it has none."""
+    return tuple(
+        column[repr(point[name])] / max(1, len(column) - 1) if name in point else -1.0
+        for name, column in columns.items()
+    )

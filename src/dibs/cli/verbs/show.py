@@ -79,7 +79,9 @@ def page(view: Screen, job: WholeJob, events: list[Event], now: datetime) -> str
     """Return facts, attempts and events of one job; the facts do not repeat the state line."""
     title = screen.paint(view, f"job {job['id']}", "bold")
     why = screen.clean(status_view.remark(job)) if job["state"] != "done" else ""
-    parts = [screen.wrapped(view, f"{title}  {screen.state(view, job['state'])}{f': {why}' if why else ''}", "  ")]
+    # The reason of a held job begins with the word.
+    why = why.removeprefix(job["state"]) if why.startswith(job["state"]) else f": {why}" if why else ""
+    parts = [screen.wrapped(view, f"{title}  {screen.state(view, job['state'])}{why}", "  ")]
     parts.append(screen.facts(view, _facts(view, job, now)))
     if job["attempts"]:
         parts += ["", screen.paint(view, "attempts", "bold"), _attempts(view, job, now)]
@@ -123,6 +125,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("after", _needs(job)),
         ("begins", _begin(view, job["begin_at"])),
         ("starts", _starts(view, job, now)),
+        ("hint", job["hint"]),
         ("retries", str(job["retries"] or "")),
         ("index", "" if job.get("index") is None else str(job["index"])),
         ("tags", ", ".join(job["tags"])),

@@ -10,17 +10,21 @@ from contextlib import contextmanager, suppress
 
 from dibs.cli import screen
 from dibs.client import connection, job_waits, queries
-from dibs.client.answers import WaitSummary
-from dibs.errors import TimedOut
+from dibs.client.answers import HeldJobs, WaitSummary
+from dibs.errors import OnlyHeld, TimedOut
 from dibs.foreground import signals
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 124 if the time is over."
+SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 6 if only held ones remain."
 USAGE = ("[OPTIONS] [SELECTOR...]",)
 TIMEOUT = Option(("--timeout",), "Give up after this long.", options.DURATION, "2h")
-OPTIONS: tuple[Option[object], ...] = (TIMEOUT, options.JSON)
-EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* && ./evaluate")
+HELD = Option(
+    ("--held",), "When only held jobs remain: leave (exit code 6), or wait until they continue.",
+    options.one_of("leave", "wait"), "leave|wait",
+)  # fmt: skip
+OPTIONS: tuple[Option[object], ...] = (TIMEOUT, HELD, options.JSON)
+EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* && ./evaluate", "dibs wait --held wait")
 
 
 def main(args: Args) -> int:
@@ -29,15 +33,22 @@ def main(args: Args) -> int:
     queue = connection.connect(os.environ)
     limit_s = args.get(TIMEOUT)
     with signals.leaving(), _progress() as tell:
-        waited = job_waits.until_over(queue, args.words, None if limit_s is None else time.monotonic() + limit_s, tell)
+        until = None if limit_s is None else time.monotonic() + limit_s
+        waited = job_waits.until_over(queue, args.words, until, tell, leave_held=args.get(HELD) != "wait")
     if args.has(options.JSON):
-        screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over")})
+        screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over", "held")})
+    if waited["held"]:
+        raise OnlyHeld(" ".join(_told(held) for held in waited["held"]))
     if not waited["over"]:
         screen.say(f"{waited['total'] - waited['finished']} of {waited['total']} jobs are not finished yet.")
         return TimedOut.exit_code
     if waited["bad"] and sys.stderr.isatty():
         screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad`")
     return 1 if waited["bad"] else 0
+
+
+def _told(held: HeldJobs) -> str:
+    return f"{held['jobs']:,} {'job is' if held['jobs'] == 1 else 'jobs are'} {held['reason']}. {held['hint']}"
 
 
 @contextmanager

@@ -156,9 +156,10 @@ class Use(Struct):
 
 
 class WholeJob(Job, kw_only=True):
-    """A job in full; `cli` is the command line that would submit it again."""
+    """A job in full; `cli` is the command line that would submit it again, `hint` what would help while it waits."""
 
     cli: str
+    hint: str
     attempts: list[Attempt]
     env: dict[str, str]
     expected_start: ExpectedStart | None
@@ -256,14 +257,23 @@ class DryRun(Struct):
     unknown: Unknown | None
 
 
+class HeldJobs(Struct):
+    """Jobs that are held for the same reason, and what lets them continue."""
+
+    jobs: int
+    reason: str
+    hint: str
+
+
 class WaitSummary(Struct):
-    """How the jobs stand that are waited for."""
+    """How the jobs stand that are waited for; `held`: only these remain."""
 
     total: int
     finished: int
     bad: int
     over: bool
     mark: str
+    held: list[HeldJobs]
 
 
 class JobState(Struct):

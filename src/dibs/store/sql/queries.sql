@@ -111,14 +111,17 @@ SELECT at_once - active FROM batches WHERE id = :id
 
 -- name: batch_bad
 UPDATE batches SET bad = bad + 1 WHERE id = :id
-RETURNING coalesce(bad = halt_after, 0) OR coalesce(bad = halt_first AND done = 0, 0)
+RETURNING bad, coalesce(bad = halt_after, 0), coalesce(bad = halt_first AND done = 0, 0)
 
 -- name: tell_batch_held
-INSERT INTO events (job, at, kind, detail) SELECT id, :at, 'HoldAsked', :detail FROM jobs
+INSERT INTO events (job, at, kind, detail) SELECT id, :at, 'HoldAsked', :why FROM jobs
 WHERE batch = :batch AND batch <> 0 AND state = 'queued' ORDER BY id
 
 -- name: hold_batch
-UPDATE jobs SET state = 'held' WHERE batch = :batch AND batch <> 0 AND state = 'queued'
+UPDATE jobs SET state = 'held', remark = :why WHERE batch = :batch AND batch <> 0 AND state = 'queued'
+
+-- name: held_of_batch
+SELECT min(id), max(id) FROM jobs WHERE state = 'held' AND batch = :batch
 
 -- name: add_submitted_events
 INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted', '' FROM jobs
@@ -190,6 +193,29 @@ SELECT jobs.id, coalesce(outcome, state) FROM jobs WHERE {where} ORDER BY jobs.i
 
 -- name: tally
 SELECT coalesce(outcome, state), count(*) FROM jobs WHERE {where} GROUP BY 1
+
+-- name: can_go_on
+-- Whether any of these jobs runs or may start without anybody's help. One that waits for others may if one of those may;
+-- one that is held may not, whatever it waits for.
+WITH RECURSIVE open (id) AS (
+    SELECT jobs.id FROM jobs WHERE ({where}) AND state <> 'finished'
+    UNION
+    SELECT need.id FROM open
+    JOIN jobs AS waiter ON waiter.id = open.id AND waiter.state = 'queued' AND waiter.is_ready = 0
+    JOIN dependencies ON dependencies.job = open.id
+    JOIN jobs AS need ON need.id = needs AND need.state <> 'finished')
+SELECT EXISTS (SELECT 1 FROM open JOIN jobs ON jobs.id = open.id WHERE state NOT IN ('held', 'queued')
+    OR (state = 'queued' AND (is_ready = 1 OR NOT EXISTS (
+        SELECT 1 FROM dependencies JOIN jobs AS need ON need.id = needs
+        WHERE dependencies.job = open.id AND need.state <> 'finished'))))
+
+-- name: held_among
+-- The held ones of these jobs and of those that they wait for.
+WITH RECURSIVE open (id) AS (
+    SELECT jobs.id FROM jobs WHERE ({where}) AND state <> 'finished'
+    UNION
+    SELECT needs FROM open JOIN dependencies ON job = open.id)
+SELECT jobs.id, remark, batch, tags FROM open JOIN jobs ON jobs.id = open.id WHERE state = 'held' ORDER BY jobs.id
 
 -- name: counts
 SELECT word, n FROM counts

@@ -95,7 +95,7 @@
  * @property {number | null} mean_utilization
  * @property {number} looks
  *
- * @typedef {object} WholeJob A job in full; `cli` is the command line that would submit it again.
+ * @typedef {object} WholeJob A job in full; `cli` is the command line that would submit it again, `hint` what would help while it waits.
  * @property {number} id
  * @property {string} name
  * @property {string} project
@@ -148,6 +148,7 @@
  * @property {Record<string, number | null> | null} report
  * @property {string[]} marks
  * @property {string} cli
+ * @property {string} hint
  * @property {Attempt[]} attempts
  * @property {Record<string, string>} env
  * @property {ExpectedStart | null} expected_start

@@ -65,7 +65,7 @@ function Head({ job }) {
       ${job.attempt > 1 && html`<span><span class="quiet">attempt</span> ${job.attempt}</span>`}
       ${numbers.map(([name, value]) => html`<span key=${name}><span class="quiet">${name}</span> ${value === null ? "nan" : Number(value.toPrecision(4))}</span>`)}
     </div>
-    ${job.reason && html`<p class="job-facts">${job.reason}</p>`}
+    ${job.reason && html`<p class="job-facts">${job.reason}${job.hint && `. ${job.hint}`}</p>`}
     ${job.marks.map((mark) => html`<p key=${mark} class="job-facts warn-text">${mark}</p>`)}
     <code class="job-command" tabindex="0" aria-label="Command">${job.command}</code>`;
 }
