@@ -214,7 +214,6 @@ CLIENT_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.Event,
     job_answers.ActionResult,
     job_answers.DryRun,
-    job_answers.HeldJobs,
     job_answers.WaitSummary,
     machine_answers.Gpus,
     machine_answers.Daemon,

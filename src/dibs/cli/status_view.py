@@ -5,13 +5,15 @@ Jobs that were submitted together share a row. No I/O: it takes the daemon's ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
 from dibs.client import job_state
-from dibs.client.answers import Job, Jobs, Machine, Share
+from dibs.client.answers import Group, Job, Jobs, Machine, Share
 from dibs.client.queries import Starts
 from dibs.logs import reports
 from dibs.model import selectors, units
@@ -20,22 +22,31 @@ EMPTY = "No jobs yet. Queue one: dibs add python train.py"
 PAUSED = "the queue is paused: nothing new starts; dibs resume"
 #: In the order of display.
 COUNTED = ("running", "starting", "stopping", "paused", "queued", "held", "failed", "timeout", "lost")
+#: The outcomes of a finished row with several: the first that it has is its state.
+WORST = ("failed", "timeout", "lost", "cancelled", "done")
 
 #: Minimum number of jobs of one submission that share a row; fewer get a row each.
 FOLD_FROM = 4
 #: Maximum number of rows in each part: more would not be a better overview.
 ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS = 24, 8, 6
-#: Terminal width from which the command has its own column.
-WIDE = 110
-#: Longest name in characters, to leave room for the reason.
-LONGEST_NAME = 20
 #: Lines of a reason; `dibs why` shows all of it.
 REASON_LINES = 3
 
 
-#: One row of the table: a job, or several that belong together. The first represents the row: it is the first active
-#: one, else the next to start.
-Row = tuple[Job, ...]
+class Row(NamedTuple):
+    """One row of the table: a job, or several that belong together.
+
+    The first job represents the row: it is the first active one, else the next to start, else the last to end.
+    """
+
+    jobs: tuple[Job, ...]
+    #: The number of jobs per state, also of those that are not listed; empty: the row is one job.
+    counts: Mapping[str, int]
+    ids: str
+
+    @property
+    def first(self) -> Job:
+        return self.jobs[0]
 
 
 def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = None) -> str:
@@ -49,11 +60,11 @@ def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = Non
     lines += [screen.wrapped(view, screen.clean(warning), "  ") for warning in warnings(machine)]
     if not answer["jobs"]:
         return "\n".join([*lines, EMPTY])
-    parts = arrange(answer["jobs"], starts)
+    parts = arrange(answer, starts)
     shown = [rows[:most] for rows, most in zip(parts, (ACTIVE_ROWS, NEXT_ROWS, FINISHED_ROWS), strict=True)]
-    lines.append(_table(view, shown, now, starts))
+    lines.append(table(view, shown, now, starts, is_brief=True))
     waiting = sum(answer["counts"].get(word, 0) for word in job_state.WAITING)
-    listed = sum(job["state"] in job_state.WAITING for rows in shown[:2] for row in rows for job in row)
+    listed = sum(_tally(row).get(word, 0) for rows in shown[:2] for row in rows for word in job_state.WAITING)
     if waiting > listed:
         lines.append(f"{waiting - listed:,} more wait: dibs status unfinished")
     return "\n".join(lines)
@@ -105,16 +116,18 @@ def warnings(machine: Machine) -> list[str]:
     return [text for text in (restriction, machine["problem"], machine.get("disk"), machine.get("starts")) if text]
 
 
-def arrange(jobs: Sequence[Job], starts: Starts) -> tuple[list[Row], list[Row], list[Row]]:
+def arrange(answer: Jobs, starts: Starts) -> tuple[list[Row], list[Row], list[Row]]:
     """Return the rows of active jobs, of waiting jobs, and of finished jobs with the latest first."""
+    jobs = answer["jobs"]
     unfinished = [job for job in jobs if not job_state.is_finished(job)]
     finished = sorted(
         (job for job in jobs if job_state.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
     )
-    rows = fold(sorted(unfinished, key=lambda job: _turn(job, starts)), lambda job: "")
-    active = [row for row in rows if row[0]["state"] not in job_state.WAITING]
-    waiting = [row for row in rows if row[0]["state"] in job_state.WAITING]
-    return active, waiting, fold(reversed(finished), lambda job: job["state"])
+    ordered = [*sorted(unfinished, key=lambda job: _turn(job, starts)), *reversed(finished)]
+    rows = fold(ordered, answer.get("groups", []))
+    waiting = [row for row in rows if row.first["state"] in job_state.WAITING]
+    over = [row for row in rows if job_state.is_finished(row.first)]
+    return [row for row in rows if row not in waiting and row not in over], waiting, over
 
 
 def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
@@ -125,92 +138,128 @@ def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
     return (is_waiting, job["state"] == "held", expected if is_waiting else "", -job["priority"], job["id"])
 
 
-def fold(jobs: Iterable[Job], apart: Callable[[Job], str]) -> list[Row]:
-    """Return rows in the order of the jobs; many jobs of one submission share a row if `apart` is equal."""
-    groups: dict[object, list[Job]] = {}
+def fold(jobs: Iterable[Job], groups: Iterable[Group]) -> list[Row]:
+    """Return rows in the order of the jobs; many jobs of one group share a row that counts all of the group."""
+    whole = {together(group): group for group in groups}
+    listed: dict[object, list[Job]] = {}
     for job in jobs:
-        groups.setdefault((together(job), apart(job)), []).append(job)
+        listed.setdefault(together(job), []).append(job)
     rows: list[Row] = []
-    for group in groups.values():
-        rows += [tuple(group)] if len(group) >= FOLD_FROM else [(job,) for job in group]
+    for key, members in listed.items():
+        group = whole.get(key)
+        counts = group["counts"] if group else Counter(job["state"] for job in members)
+        if sum(counts.values()) >= FOLD_FROM:
+            rows.append(Row(tuple(members), counts, _ids(members, group)))
+        else:
+            rows += [alone(job) for job in members]
     return rows
 
 
-def together(job: Job) -> object:
+def alone(job: Job) -> Row:
+    """Return the row of one job."""
+    return Row((job,), {}, str(job["id"]))
+
+
+def together(each: Job | Group) -> object:
     """Return what jobs of one group have in common: a sweep, a batch, or the time of submission."""
-    if job["sweep"]:
-        return ("sweep", job["project"], job["sweep"])
-    return ("batch", job["batch"]) if job.get("batch") else ("moment", job["submitted_at"])
+    if each["sweep"]:
+        return ("sweep", each["project"], each["sweep"])
+    return ("batch", each["batch"]) if each.get("batch") else ("moment", each["submitted_at"])
 
 
-def _table(view: Screen, parts: Sequence[Sequence[Row]], now: datetime, starts: Starts) -> str:
-    is_wide = view.width is None or view.width >= WIDE
+def _ids(members: Sequence[Job], group: Group | None) -> str:
+    """Return the ids of a group; a gap is shown, because the range would then name other jobs too."""
+    if group is None:
+        return selectors.ranges(job["id"] for job in members)
+    is_whole = group["last"] - group["first"] + 1 == sum(group["counts"].values())
+    return f"{group['first']}{'-' if is_whole else '…'}{group['last']}"
+
+
+def table(
+    view: Screen, parts: Sequence[Sequence[Row]], now: datetime, starts: Starts | None = None, *, is_brief: bool = False
+) -> str:
+    """Return the rows as a table. A terminal shows durations and leaves out reasons if there are none.
+
+    `is_brief`: a reason that several jobs have is written once.
+    """
+    first_with: dict[str, int] = {}
+    notes = [[_note(row, first_with if is_brief else {}) for row in part] for part in parts]
+    has_notes = not view.is_terminal or any(note for part in notes for note in part)
     columns = [
-        Column("ID", least=4, is_right=True),
+        Column("ID", is_right=True),
         Column("NAME", least=8),
         Column("STATE", is_state=True),
         Column("GPU", least=3),
-        Column("TIME", is_right=True),
-        Column("REASON" if is_wide else "REASON, COMMAND", least=24, is_sentence=True, most_lines=REASON_LINES),
+        Column("TIME" if view.is_terminal else "SINCE", is_right=view.is_terminal),
+        *([Column("REASON", least=16, is_sentence=True, most_lines=REASON_LINES)] if has_notes else []),
+        Column("COMMAND", least=12),
     ]
-    if is_wide:
-        columns.append(Column("COMMAND", least=24))
     rows: list[tuple[str, ...]] = []
-    first_with: dict[str, int] = {}
-    for part in parts:
+    for part, own in zip(parts, notes, strict=True):
         rows += [()] if rows and part else []
-        rows += [_cells(row, _note(row, first_with), _when(row[0], now, starts), is_wide) for row in part]
+        for row, note in zip(part, own, strict=True):
+            job = row.first
+            when = _when(job, now, starts or {}) if view.is_terminal else _moment(job)
+            reason = [note] if has_notes else []
+            rows.append((row.ids, _name(row), _word(row), _gpu(row), when, *reason, job["command"]))
     return screen.table(view, columns, rows)
+
+
+def _moment(job: Job) -> str:
+    return job["finished_at"] or job["started_at"] or job["submitted_at"]
 
 
 def _note(row: Row, first_with: dict[str, int]) -> str:
     """Return the note of a row; a reason that was already shown refers to the first job with it."""
-    job = row[0]
-    if len(row) > 1:
-        return _tally(row)
+    job = row.first
+    if row.counts:
+        return _summary(row)
     if not job["reason"]:
         return remark(job)
     first = first_with.setdefault(job["reason"], job["id"])
     return job["reason"] if first == job["id"] else f"as job {first}"
 
 
-def _cells(row: Row, note: str, when: str, is_wide: bool) -> tuple[str, ...]:
-    job = row[0]
-    cells = (
-        screen.middle(selectors.ranges(each["id"] for each in row), 17),
-        screen.middle(_name(row), LONGEST_NAME),
-        job["state"],
-        _gpu(row),
-        when,
-    )
-    if is_wide:
-        return (*cells, note, job["command"])
-    return (*cells, note or job["command"])
-
-
 def _name(row: Row) -> str:
-    name = row[0]["name"]
-    return row[0]["sweep"] or (name if all(job["name"] == name for job in row) else f"{name}, ...")
+    name = row.first["name"]
+    if not row.counts:
+        return name
+    return row.first["sweep"] or (name if all(job["name"] == name for job in row.jobs) else f"{name}, ...")
 
 
-def _tally(row: Row) -> str:
+def _word(row: Row) -> str:
+    """Return the state of a row; for several finished jobs, the worst outcome."""
+    if not row.counts or not job_state.is_finished(row.first):
+        return row.first["state"]
+    return next(word for word in WORST if row.counts.get(word))
+
+
+def _tally(row: Row) -> Mapping[str, int]:
+    return row.counts or {row.first["state"]: 1}
+
+
+def _summary(row: Row) -> str:
     """Return the number of jobs per state in a folded row, and the first reason for waiting."""
-    states = [job["state"] for job in row]
-    counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-    waits = next((job["reason"] for job in row if job["reason"]), None)
+    words = dict.fromkeys((*COUNTED[:6], "done", *WORST))
+    counts = ", ".join(f"{row.counts[word]:,} {word}" for word in words if row.counts.get(word))
+    waits = next((job["reason"] for job in row.jobs if job["reason"]), None)
     return f"{counts}{f'; {waits}' if waits else ''}"
 
 
 def _gpu(row: Row) -> str:
-    indices = {index for job in row for index in job["gpu_indices"]}
-    is_short = len(row) == 1 and len(indices) <= 2
-    return gpu_of(row[0]) if is_short else selectors.ranges(indices) or gpu_of(row[0])
+    if not row.counts:
+        return gpu_of(row.first)
+    if job_state.is_finished(row.first):
+        return ""
+    indices = {index for job in row.jobs if not job_state.is_finished(job) for index in job["gpu_indices"]}
+    return selectors.ranges(indices) or gpu_of(row.first)
 
 
 def gpu_of(job: Job) -> str:
     """Return the GPUs of a job, or how many it waits for."""
     if job["gpu_indices"]:
-        return ",".join(str(index) for index in job["gpu_indices"])
+        is_short = len(job["gpu_indices"]) <= 2
+        return ",".join(map(str, job["gpu_indices"])) if is_short else selectors.ranges(job["gpu_indices"])
     return f"x{job['gpus']}" if job["gpus"] and job["state"] in job_state.WAITING else ""
 
 

@@ -116,14 +116,29 @@ class Answerer(TypedDict):
     version: str
     pid: int
 
+class Group(TypedDict):
+    """A sweep, a batch, or jobs without one that were submitted together: all of them, listed or not."""
+
+    sweep: str | None
+    project: str
+    batch: int | None
+    submitted_at: str
+    first: int
+    last: int
+    counts: dict[str, int]
+
 class Jobs(TypedDict):
-    """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end."""
+    """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end.
+
+    The overview has `groups`, since it lists only the latest finished jobs.
+    """
 
     jobs: list[Job]
     queue: PauseState
     counts: dict[str, int]
     machine: Machine
     daemon: Answerer
+    groups: NotRequired[list[Group]]
     next: NotRequired[str | None]
 
 class Attempt(TypedDict):

@@ -22,12 +22,14 @@ from dibs.model import selectors, serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.scheduling import views
-from dibs.store import pages
+from dibs.store import groups, pages
 from dibs.store.writer import Reader
 from dibs.version import __version__
 
 #: Rows of the overview; `select=all` returns every job.
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
+#: Submissions and sweeps of which the overview has at least one finished job, if there are as many.
+GROUPS_SHOWN = 12
 #: Seconds for which one job, and a list, wait for metrics that are being read.
 READING_FOR_S, LIST_READING_FOR_S = 10.0, 1.0
 #: Jobs that a list checks for such metrics.
@@ -62,7 +64,11 @@ async def get_jobs(daemon: Daemon, texts: Texts, query: job_lists.PageQuery) -> 
 
     def answer(reader: Reader) -> job_answers.Jobs:
         seen = daemon.outlook(reader)
-        return _list(daemon, reader, seen, found(reader, seen), texts)
+        jobs = found(reader, seen)
+        listed = _list(daemon, reader, seen, jobs, texts)
+        if not query.select:
+            listed.groups = [_group(job, group) for job, group in groups.of(reader, jobs)]
+        return listed
 
     await job_numbers.are_read(daemon, has_unread, LIST_READING_FOR_S)
     return await exchange.answer(daemon, answer)
@@ -96,12 +102,25 @@ def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], t
 
 def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
     """Return unfinished and recent jobs; if these are too many, always include those that run or start next."""
-    jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, FINISHED_SHOWN)}
+    jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, 0)}
+    jobs |= {job.id: job for job in reader.jobs(groups.latest(reader, FINISHED_SHOWN, GROUPS_SHOWN))}
     jobs |= {job.id: job for job in reader.active()}
     for waiting in views.order(seen.view.waiting)[:FINISHED_SHOWN]:
         if waiting.id not in jobs:
             jobs[waiting.id] = reader.job(waiting.id)
     return sorted(jobs.values(), key=lambda job: job.id)
+
+
+def _group(job: Job, group: groups.Group) -> job_answers.Group:
+    return job_answers.Group(
+        sweep=job.spec.sweep,
+        project=job.spec.project,
+        batch=job.spec.batch or None,
+        submitted_at=serialization.moment(job.submitted_at),
+        first=group.first,
+        last=group.last,
+        counts=group.counts,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,20 @@ class Reader:
         query = self.queries["tally"].replace("{where}", where)
         return dict(self.connection.execute(query, values).fetchall())
 
+    def lately_finished(self, most: int) -> Iterable[tuple[int, int | None, int, int]]:
+        """Return the latest finished jobs one by one: id, sweep, batch and time of submission."""
+        return self._ask("ended_last", {"most": most})
+
+    def tally_group(self, job: Job, first: int, last: int) -> list[tuple[str, int, int, int]]:
+        """Count the jobs of a sweep, a batch or a submission per displayed state, with the first and last id of each.
+
+        `job` is one of them; `first` and `last` are the outermost known ones.
+        """
+        if job.spec.sweep_id is not None:
+            return self._ask("tally_sweep", {"sweep": job.spec.sweep_id}).fetchall()
+        which = {"batch": job.spec.batch, "at": job.submitted_at, "first": first, "last": last}
+        return self._ask("tally_submission", which).fetchall()
+
     def held_among(self, chosen: selectors.Selection, now: int) -> list[list[JobId]]:
         """Return the held jobs that keep a selection from finishing, those that are held for one reason together.
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 
 from dibs.cli import repaint, screen, status_view
-from dibs.cli.screen import Column, Screen
+from dibs.cli.screen import Screen
 from dibs.cli.status_view import remark as remark
 from dibs.client import connection, queries, stand_in
-from dibs.client.answers import Job, Jobs
+from dibs.client.answers import Jobs
 from dibs.client.queries import Starts
 from dibs.errors import NoDaemon
 from dibs.submission import options
@@ -51,7 +51,7 @@ def main(args: Args) -> int:
         print(picture(view, args, answer, _starts(queue, args, answer)))
         screen.say(*_hints(answer, queue.home))
     else:
-        _print_plain(view, answer)
+        _print_plain(view, args, answer)
     return 0
 
 
@@ -77,50 +77,27 @@ def picture(view: Screen, args: Args, answer: Jobs, starts: Starts) -> str:
         return status_view.paint(view, answer, now, starts)
     head = [status_view.headline(answer), *status_view.warnings(answer["machine"])]
     lines = [screen.wrapped(view, screen.clean(line), "  ") for line in head]
-    return "\n".join([*lines, table(view, answer["jobs"], now)])
+    return "\n".join([*lines, _one_by_one(view, answer, now)])
 
 
-def _print_plain(view: Screen, answer: Jobs) -> None:
-    """Print one complete row per job, with a header; messages about the queue go to stderr."""
+def _one_by_one(view: Screen, answer: Jobs, now: datetime) -> str:
+    """Return a table with one row per job."""
+    return status_view.table(view, [[status_view.alone(job) for job in answer["jobs"]]], now)
+
+
+def _print_plain(view: Screen, args: Args, answer: Jobs) -> None:
+    """Print the rows of a terminal, complete and with a header; messages about the queue go to stderr."""
     said = [status_view.PAUSED] if answer["queue"]["paused"] else []
     said += status_view.warnings(answer["machine"])
     for text in said:
         print(screen.clean(text), file=sys.stderr)
     screen.say(*on_skew(answer))
     if answer["jobs"]:
-        print(table(view, answer["jobs"], screen.now()))
+        now = screen.now()
+        folded = status_view.table(view, status_view.arrange(answer, {}), now) if not args.words else ""
+        print(folded or _one_by_one(view, answer, now))
     else:
         print(status_view.EMPTY, file=sys.stderr)
-
-
-def table(view: Screen, jobs: list[Job], now: datetime) -> str:
-    """Return one row per job. A terminal shows durations, a pipe gets times."""
-    columns = (
-        Column("ID", is_right=True),
-        Column("NAME", least=8),
-        Column("STATE", is_state=True),
-        Column("GPU", least=3),
-        Column("TIME" if view.is_terminal else "SINCE", is_right=view.is_terminal),
-        Column("REASON", least=16, is_sentence=True, most_lines=status_view.REASON_LINES),
-        Column("COMMAND", least=12),
-    )
-    rows = [
-        (
-            str(job["id"]),
-            job["name"],
-            job["state"],
-            status_view.gpu_of(job),
-            status_view.time_of(job, now) if view.is_terminal else _moment(job),
-            remark(job),
-            job["command"],
-        )
-        for job in jobs
-    ]
-    return screen.table(view, columns, rows)
-
-
-def _moment(job: Job) -> str:
-    return job["finished_at"] or job["started_at"] or job["submitted_at"]
 
 
 def on_skew(answer: Jobs) -> list[str]:

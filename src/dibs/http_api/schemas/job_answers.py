@@ -216,14 +216,31 @@ class Answerer(Struct):
     pid: int
 
 
+class Group(Struct):
+    """A sweep, a batch, or jobs without one that were submitted together: all of them, listed or not."""
+
+    sweep: str | None
+    project: str
+    batch: int | None
+    submitted_at: Moment
+    #: The ids of its first and its last job.
+    first: int
+    last: int
+    counts: Counts
+
+
 class Jobs(Struct):
-    """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end."""
+    """The overview, or a list of jobs. A page has `next`, the cursor of the following page, null at the end.
+
+    The overview has `groups`, since it lists only the latest finished jobs.
+    """
 
     jobs: list[Job]
     queue: PauseState
     counts: Counts
     machine: Machine
     daemon: Answerer
+    groups: list[Group] | UnsetType = UNSET
     next: str | UnsetType | None = UNSET
 
 

@@ -182,6 +182,22 @@ WHERE state <> 'finished' ORDER BY jobs.id LIMIT :most
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state = 'finished' ORDER BY finished_at DESC, jobs.id DESC LIMIT :most
 
+-- name: ended_last
+SELECT id, sweep, batch, submitted_at FROM jobs WHERE state = 'finished' ORDER BY finished_at DESC, id DESC LIMIT :most
+
+-- name: tally_sweep
+SELECT coalesce(outcome, state), count(*), min(id), max(id) FROM jobs WHERE sweep = :sweep GROUP BY 1
+
+-- name: tally_submission
+-- Jobs of one batch, or without one of one moment, have neighbouring ids: only these are looked at.
+SELECT coalesce(outcome, state), count(*), min(id), max(id) FROM jobs
+WHERE sweep IS NULL AND batch = :batch AND (batch <> 0 OR submitted_at = :at)
+    AND id > coalesce((SELECT id FROM jobs WHERE id < :first
+        AND (sweep IS NOT NULL OR batch <> :batch OR (batch = 0 AND submitted_at <> :at)) ORDER BY id DESC LIMIT 1), 0)
+    AND id < coalesce((SELECT id FROM jobs WHERE id > :last
+        AND (sweep IS NOT NULL OR batch <> :batch OR (batch = 0 AND submitted_at <> :at)) ORDER BY id LIMIT 1), 1 << 62)
+GROUP BY 1
+
 -- name: selected
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request WHERE {where} ORDER BY jobs.id LIMIT :most
 
