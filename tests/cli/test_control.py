@@ -450,3 +450,35 @@ def test_errors_over_http_are_the_same(bench: Bench, path: str, body: Any, statu
         post(bench, path, body)
     assert refusal.value.exit_code == status
     assert message in refusal.value.message
+
+
+EMPTY = (
+    ("cancel", "unfinished"), ("hold", "queued"), ("unhold", "held"), ("pause", "running"), ("resume", "paused"),
+    ("retry", "failed"), ("kill", "-s", "USR1", "running"), ("edit", "queued", "-t", "2h"), ("clean", "failed"),
+    ("show", "failed"), ("why", "queued"), ("wait", "running"), ("status", "failed"), ("status", "all"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", EMPTY)
+def test_no_job_in_a_state_is_not_an_error(bench: Bench, words: tuple[str, ...]) -> None:
+    done = bench.cli(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 0 if words[0] == "clean" else 1)
+    told = bench.cli(*words, "--json")
+    assert (told.returncode, told.stderr) == (0, "" if words[0] != "wait" else done.stderr)
+    document = json.loads(told.stdout)
+    assert document == [] or {key: document[key] for key in ("jobs", "changed", "total") if key in document} in (
+        {"jobs": []}, {"jobs": 0}, {"changed": []}, {"total": 0},
+    )  # fmt: skip
+
+
+def test_an_id_or_a_name_that_does_not_exist_stays_an_error(bench: Bench) -> None:
+    bench.until(bench.add("true", gpus=0, name="x"))
+    assert [bench.cli("cancel", word).returncode for word in ("9", "name:y", "failed+name:y", "name:x+failed")] == [
+        3, 3, 3, 0,
+    ]  # fmt: skip
+
+
+def test_retry_of_a_job_that_runs_is_1(bench: Bench) -> None:
+    bench.until(bench.add(["sleep", "1000"], gpus=0), "started")
+    done = bench.cli("retry", "1")
+    assert (done.returncode, done.stderr) == (1, "1 running: it is running, not finished\n")

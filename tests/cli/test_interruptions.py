@@ -256,8 +256,8 @@ def test_wait_for_the_last_job_covers_the_one_that_is_last_now(bench: Bench) -> 
         assert person.end()[0] == 0
 
 
-@pytest.mark.parametrize("selector", ["running", "name:nobody", "7"])
-def test_wait_without_a_matching_job_is_exit_code_3(bench: Bench, selector: str) -> None:
+@pytest.mark.parametrize("selector", ["running+name:nobody", "name:nobody", "7"])
+def test_wait_for_a_name_that_does_not_exist_is_exit_code_3(bench: Bench, selector: str) -> None:
     bench.until(bench.add("true", gpus=0))
     done = bench.cli("wait", selector)
     assert (done.returncode, done.stdout) == (3, "")

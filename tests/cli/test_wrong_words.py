@@ -215,7 +215,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["unhold", "99"], 3, "there is no job 99"),
     (["enqueue", "99"], 3, "there is no job 99"),
     (["pause", "12"], 3, "there is no job 12"),
-    (["resume", "failed"], 3, "no job matches"),
+    (["resume", "name:nobody+failed"], 3, "no job matches"),
     (["stash", "12"], 2, "Did you mean hold?"),
     (["unpause"], 2, "Did you mean resume?"),
     (["add", "--array", "9-1", "true"], 2, "--array expected numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4, got"),

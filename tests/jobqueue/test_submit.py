@@ -248,7 +248,7 @@ def test_jobs_cancelled_because_of_it_are_retried_too(desk):
         (["9"], r"there is no job 9 \(the newest is 1\)\."),
         (["5-9"], r"no job matches \(the newest is 1\)\."),
         (["5", "9"], r"no job matches \(the newest is 1\)\."),
-        (["lost"], r"no job matches \(the newest is 1\)\."),
+        (["name:x+lost"], r"no job matches \(the newest is 1\)\."),
         (["@~1"], r"no job matches \(the newest is 1\)\."),
         ([], r"no job matches \(the newest is 1\)\."),
     ],
@@ -257,6 +257,13 @@ def test_selectors_that_match_no_job_are_an_error(desk, verb, words, message):
     desk.job()
     with pytest.raises(NotFound, match=message):
         desk.do(verb, *words)
+
+
+@pytest.mark.parametrize("verb", [control.cancel, control.retry, control.hold, control.unhold, control.pause])
+@pytest.mark.parametrize("word", ["lost", "since:1s+lost", "1+lost", "name:train*+lost"])
+def test_no_job_in_a_state_is_nothing_to_do(desk, verb, word):
+    desk.job(name="train")
+    assert desk.do(verb, word) == turns.Acted([], [])
 
 
 def test_on_an_empty_queue_the_error_says_that_there_are_no_jobs(desk):

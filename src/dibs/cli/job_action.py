@@ -12,6 +12,8 @@ from dibs.model import selectors
 from dibs.submission import options
 from dibs.submission.options import Args
 
+#: Said when no job is in the selected states.
+NOTHING = "no job matches: nothing to do."
 #: Maximum number of jobs to list one by one.
 MOST_NAMED = 20
 
@@ -33,6 +35,8 @@ def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] =
         screen.print_json(acted)
         return
     changed = acted["changed"]
+    if not changed and not acted["unchanged"]:
+        screen.say(NOTHING)
     if sys.stdout.isatty() and len(changed) > MOST_NAMED:
         for state in dict.fromkeys(job["state"] for job in changed):
             ids = [job["id"] for job in changed if job["state"] == state]

@@ -162,7 +162,7 @@ class Choice:
 
 def choose(reader: Reader, chosen: selectors.Selection, now: int) -> Choice:
     """Return the jobs of a selection to delete; raise if one of them is unfinished."""
-    found = turns.require(reader.words(chosen, now), chosen, reader.last_id())
+    found = turns.require(reader.words(chosen, now), chosen, reader, now)
     for job_id, word in found:
         if word not in FINISHED_WORDS:
             raise Conflict(

@@ -89,7 +89,7 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
 
     With `held=leave` also when only held jobs remain, or jobs that wait for held ones.
     """
-    chosen = selectors.parse(query.select)
+    asked = chosen = selectors.parse(query.select)
     began = daemon.events.loop.time()
     deadline = began + exchange.wait_for(query.wait_s)
     is_fixed = bool(query.select) and not selectors.is_moving(chosen)
@@ -116,7 +116,7 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
         # The first change is checked at once; later ones are batched.
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if query.select and not summary.total:
-        turns.require([], chosen, await daemon.ask(lambda reader: reader.last_id()))
+        await daemon.ask(lambda reader: turns.require([], asked, reader, now_ms()))
     summary.mark = "" if is_fixed else mark
     return summary
 

@@ -55,7 +55,8 @@ async def get_jobs(daemon: Daemon, texts: Texts, query: job_lists.PageQuery) -> 
 
     def found(reader: Reader, seen: QueueOutlook) -> list[Job]:
         if query.select:
-            return turns.require(reader.select(chosen, now_ms()), chosen, reader.last_id())
+            now = now_ms()
+            return turns.require(reader.select(chosen, now), chosen, reader, now)
         return _overview(reader, seen)
 
     def has_unread(reader: Reader) -> bool:

@@ -88,7 +88,7 @@ def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     if change.keys:
         new = _edited_specs(turn, jobs, change)
     # All checks passed: from here on, things are stored.
-    if change.rules:
+    if change.rules and jobs:
         new = _rule(turn, jobs, new, change.rules)
     unchanged = [Left(job.id, job.word, "it is so already") for job in jobs if new[job.id] == job.spec]
     edited = jobs if change.rules else [job for job in jobs if new[job.id] != job.spec]

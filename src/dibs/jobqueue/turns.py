@@ -19,7 +19,7 @@ from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import Shim
 from dibs.runner.records import RunningCommand
 from dibs.scheduling.views import Policy
-from dibs.store.writer import Store
+from dibs.store.writer import Reader, Store
 from dibs.system.settings import Settings
 
 T = TypeVar("T")
@@ -176,13 +176,13 @@ class Acted:
 
 
 def pick(turn: Turn, chosen: selectors.Selection) -> list[Job]:
-    """Return the jobs of a selection; raise if there are none."""
-    return require(turn.store.select(chosen, turn.now), chosen, turn.store.last_id())
+    """Return the jobs of a selection, as `require` allows."""
+    return require(turn.store.select(chosen, turn.now), chosen, turn.store, turn.now)
 
 
 def pick_words(turn: Turn, chosen: selectors.Selection) -> list[tuple[JobId, str]]:
-    """Return id and displayed state of the jobs of a selection; raise if there are none."""
-    return require(turn.store.words(chosen, turn.now), chosen, turn.store.last_id())
+    """Return id and displayed state of the jobs of a selection, as `require` allows."""
+    return require(turn.store.words(chosen, turn.now), chosen, turn.store, turn.now)
 
 
 def limit_word(seconds: float | None) -> str:
@@ -195,13 +195,21 @@ def changed(job: Job) -> Changed:
     return Changed(job.id, job.word)
 
 
-def require(found: list[T], chosen: selectors.Selection, last_id: int) -> list[T]:
-    """Return `found`; raise if it is empty."""
-    if found:
+def require(found: list[T], chosen: selectors.Selection, reader: Reader, now: int) -> list[T]:
+    """Return `found`; raise if it is empty because an id or a name does not exist.
+
+    No job in a state is no error: there is nothing to do.
+    """
+    if found or (chosen and all(not term or reader.select_ids((term,), now) for term in selectors.named(chosen))):
         return found
+    raise nothing(chosen, reader.last_id())
+
+
+def nothing(chosen: selectors.Selection, last_id: int) -> NotFound:
+    """Return the error for a selection without jobs."""
     ids = [ends for atoms in chosen for atom in atoms if isinstance(atom, selectors.Ids) for ends in atom.ranges]
     newest = f" (the newest is {last_id})" if last_id else ": no job yet"
     if len(ids) == 1 and ids[0][0] == ids[0][1]:
         gone = " any more" if 0 < ids[0][0] <= last_id else ""
-        raise NotFound(f"there is no job {ids[0][0]}{gone}{newest}.")
-    raise NotFound(f"no job matches{newest}.")
+        return NotFound(f"there is no job {ids[0][0]}{gone}{newest}.")
+    return NotFound(f"no job matches{newest}.")

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs.errors import MachineError, UserError
-from dibs.jobqueue.turns import Turn, pick
+from dibs.jobqueue import turns
+from dibs.jobqueue.turns import Turn
 from dibs.model import environment, fields, path_templates, selectors, units
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import After, Member, Request, When, default_name
@@ -178,10 +179,15 @@ def check(turn: Turn, submissions: Sequence[Submission]) -> Checked:
 
 
 def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ...]:
-    """Return the jobs that the selectors of `--after` and similar options mean now."""
-    return tuple(
-        dict.fromkeys(After(job.id, when) for word, when in words for job in pick(turn, selectors.parse([word])))
-    )
+    """Return the jobs that the selectors of `--after` and similar options mean now; waiting for none is a mistake."""
+    found: dict[After, None] = {}
+    for word, when in words:
+        chosen = selectors.parse([word])
+        jobs = turns.pick(turn, chosen)
+        if not jobs:
+            raise turns.nothing(chosen, turn.store.last_id())
+        found |= dict.fromkeys(After(job.id, when) for job in jobs)
+    return tuple(found)
 
 
 def request_of(submission: Submission, turn: Turn, notes: list[str], who: str = "the job") -> Request:

@@ -119,6 +119,11 @@ def is_moving(chosen: Selection) -> bool:
     return any(isinstance(atom, Last | InState | Since) for atoms in chosen for atom in atoms)
 
 
+def named(chosen: Selection) -> list[tuple[Atom, ...]]:
+    """Return what each part of a selection names, without states and times; empty: it may well match nothing."""
+    return [tuple(atom for atom in atoms if isinstance(atom, Ids | Last | Like | Is | Text)) for atoms in chosen]
+
+
 def within(chosen: Selection, states: Iterable[State | Outcome]) -> Selection:
     """Return the part of a selection with one of these states or outcomes."""
     return narrowed(chosen, [InState(tuple(state.value for state in states))])

@@ -9,7 +9,6 @@ from typing import TypedDict
 from dibs.cli import screen
 from dibs.client import connection, queries
 from dibs.client.connection import Client
-from dibs.errors import NotFound
 from dibs.model import units
 from dibs.submission import options
 from dibs.submission.options import Args, Option
@@ -63,13 +62,7 @@ def _clean(queue: Client, args: Args, *, is_dry_run: bool) -> Cleaned:
         "checkpoints": args.has(CHECKPOINTS),
         "dry_run": is_dry_run,
     }
-    try:
-        answer: Cleaned = queue.post("/v1/jobs/actions", body, patience_s=PATIENCE_S)
-    except NotFound:
-        if args.words:
-            raise
-        # Nothing is finished, so nothing is left to clean.
-        return Cleaned(jobs=0, bytes=0, needed=[])
+    answer: Cleaned = queue.post("/v1/jobs/actions", body, patience_s=PATIENCE_S)
     return answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli import job_action
+from dibs.client import job_state
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
@@ -13,6 +14,8 @@ OPTIONS: tuple[Option[object], ...] = (DONE, options.JSON)
 EXAMPLES = ("dibs retry 12", "dibs retry bad", "dibs retry --done name:eval")
 
 
-def main(args: Args) -> None:
-    """Queue a new attempt of each selected job."""
-    job_action.act("retry", args, done=args.has(DONE))
+def main(args: Args) -> int:
+    """Queue a new attempt of each selected job; return 1 if none has finished yet."""
+    acted = job_action.act("retry", args, done=args.has(DONE))
+    is_early = any(left["state"] not in job_state.FINISHED for left in acted["unchanged"])
+    return 1 if is_early and not acted["changed"] else 0

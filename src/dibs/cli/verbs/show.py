@@ -67,6 +67,8 @@ def main(args: Args) -> None:
     if args.has(options.JSON):
         screen.print_json(jobs[0] if len(jobs) == 1 else jobs)
         return
+    if not jobs:
+        screen.say(job_action.NOTHING)
     view, now = screen.of(sys.stdout, args), screen.now()
     for place, job in enumerate(jobs):
         events: list[Event] = queue.get(f"/v1/jobs/{job['id']}/events")["events"]

@@ -33,6 +33,7 @@ EXAMPLES = (
 )
 
 DAY_S = 86400.0
+NOTHING = "No job matches."
 
 
 def main(args: Args) -> int:
@@ -77,7 +78,7 @@ def picture(view: Screen, args: Args, answer: Jobs, starts: Starts) -> str:
         return status_view.paint(view, answer, now, starts)
     head = [status_view.headline(answer), *status_view.warnings(answer["machine"])]
     lines = [screen.wrapped(view, screen.clean(line), "  ") for line in head]
-    return "\n".join([*lines, _one_by_one(view, answer, now)])
+    return "\n".join([*lines, _one_by_one(view, answer, now) if answer["jobs"] else NOTHING])
 
 
 def _one_by_one(view: Screen, answer: Jobs, now: datetime) -> str:
@@ -97,7 +98,7 @@ def _print_plain(view: Screen, args: Args, answer: Jobs) -> None:
         folded = status_view.table(view, status_view.arrange(answer, {}), now) if not args.words else ""
         print(folded or _one_by_one(view, answer, now))
     else:
-        print(status_view.EMPTY, file=sys.stderr)
+        print(NOTHING if args.words else status_view.EMPTY, file=sys.stderr)
 
 
 def on_skew(answer: Jobs) -> list[str]:

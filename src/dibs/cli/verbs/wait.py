@@ -42,6 +42,8 @@ def main(args: Args) -> int:
     if not waited["over"]:
         screen.say(f"{waited['total'] - waited['finished']} of {waited['total']} jobs are not finished yet.")
         return TimedOut.exit_code
+    if args.words and not waited["total"]:
+        screen.say("no job matches: nothing to wait for.")
     if waited["bad"] and sys.stderr.isatty():
         screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad`")
     return 1 if waited["bad"] else 0

@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import datetime
 
-from dibs.cli import screen
+from dibs.cli import job_action, screen
 from dibs.cli.screen import Screen
 from dibs.cli.verbs import show
 from dibs.client import queries, stand_in
@@ -27,6 +27,8 @@ def main(args: Args) -> None:
     if args.has(options.JSON):
         screen.print_json(reasons[0] if len(reasons) == 1 else reasons)
         return
+    if not reasons:
+        screen.say(job_action.NOTHING)
     view, now = screen.of(sys.stdout, args), screen.now()
     for why in reasons:
         parts = (f"job {why['id']}: {why['reason']}.", why["hint"], _expected(view, why, now))
