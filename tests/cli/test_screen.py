@@ -139,7 +139,8 @@ def test_states_are_coloured_only_on_request() -> None:
 def test_times_are_relative_only_on_a_terminal() -> None:
     now = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
     at = "2026-01-01T11:57:55.000Z"
-    assert screen.moment(PIPED, at, now) == at
+    assert datetime.fromisoformat(screen.moment(PIPED, at, now)) == datetime.fromisoformat(at)
+    assert not screen.moment(PIPED, at, now).endswith("Z")
     assert screen.moment(Screen(True, False, 80), at, now) == "2m05s ago"
     assert screen.moment(PIPED, None, now) == ""
 

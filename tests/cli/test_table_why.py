@@ -24,7 +24,8 @@ UNKNOWN = (
     "A time limit (-t) would help."
 )
 NEVER = "When it starts is unknown: nobody knows when what it needs can be used."
-MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+#: A time of today, or of tomorrow.
+CLOCK = r"(\w{3} )?\d\d:\d\d"
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ CASES = {
     ),
     "begin time": Case(
         [add("--begin", "now+2h")],
-        rf"it begins at ({MOMENT}) \(--begin\)\. `dibs edit 1 --unset begin` lets it start sooner\. "
-        r"Expected to start at \1, on GPU 0\.",
+        r"it waits for its begin time \(--begin\)\. `dibs edit 1 --unset begin` lets it start sooner\. "
+        rf"Expected to start at {CLOCK} \((in 1h59m|in 2h00m)\), on GPU 0\.",
         running=(),
     ),
     "a paused queue": Case(
@@ -123,7 +124,7 @@ CASES = {
             "what is free is kept for job 2, which is ahead and needs 4 GPUs. "
             "A higher --priority would pass it; so would a --time that ends before it can start. "
         )
-        + rf"Expected to start between {MOMENT} and {MOMENT}, on GPU 0\.",
+        + rf"Expected to start by {CLOCK} \(within (1h59m|2h00m)\), on GPU 0\.",
     ),
     "behind another": Case(
         [add("-g4"), add("-g2"), add()],

@@ -10,9 +10,10 @@ from desk import DONE, FAILED, RUNNING
 from dibs.devices.usage import Use
 from dibs.jobqueue import thread
 from dibs.jobqueue.outlook import QueueOutlook
-from dibs.model import lifecycle, selectors, serialization
+from dibs.model import lifecycle, selectors
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import After, JobId, When
+from dibs.scheduling import forecasts
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast
 from dibs.scheduling.views import Policy, View
@@ -33,9 +34,9 @@ def submit(store, *many):
         return store.submit([build.spec(**each) for each in many], build.NOW)
 
 
-def outlook(store, is_paused=False):
+def outlook(store, is_paused=False, grace_s=30.0):
     view = View(store.head(6), store.active_devices(), is_paused=is_paused)
-    return QueueOutlook(view, Policy(4), build.inventory(2), store, 30.0)
+    return QueueOutlook(view, Policy(4), build.inventory(2), store, grace_s)
 
 
 def after(*ids):
@@ -82,10 +83,7 @@ def test_memory_use_is_known_from_runs_of_the_same_command_in_the_same_folder(de
         ),
         (
             {"begin_at": LATER},
-            Reason(
-                f"it begins at {serialization.moment(LATER)} (--begin)",
-                "`dibs edit 11 --unset begin` lets it start sooner.",
-            ),
+            Reason("it waits for its begin time (--begin)", "`dibs edit 11 --unset begin` lets it start sooner."),
         ),
     ],
 )
@@ -112,6 +110,18 @@ def test_a_held_job_names_the_command_that_releases_it_and_has_no_forecast(store
     job = store.job(job_id)
     assert outlook(store).reason(job) == Reason("held by you", "`dibs unhold 1` lets it continue.")
     assert outlook(store).expected(job) == Forecast(unknown="held by you")
+
+
+def test_only_what_the_plan_starts_now_is_expected_now(store):
+    """Job 1 is being stopped and should be gone by now. While it is there, job 2 waits, and starts later."""
+    submit(store, {"gpus": 2}, {"gpus": 2})
+    with store.batch():
+        for event in (lifecycle.Placed(1, build.ids(0, 1)), lifecycle.Started(2, 77), lifecycle.CancelAsked(3)):
+            store.record(store.job(JobId(1)), event)
+    before, seen = thread.now_ms(), outlook(store, grace_s=0.0)
+    assert "0 of 2 free" in seen.reason(store.job(JobId(2))).text
+    assert seen.expected(store.job(JobId(2))).if_long >= before + forecasts.SOON_MS
+    assert seen.next_starts(1)[2].if_long >= before + forecasts.SOON_MS
 
 
 def test_the_forecast_of_a_new_job_counts_the_jobs_before_it(store):

@@ -82,8 +82,10 @@ test("the summary says what is free, or when", () => {
   assert.equal(facts.nextFree([gpu()], [], [job], NOW), "GPU free in 30 min at the latest");
   assert.equal(facts.nextFree([gpu()], [], [], NOW), "no GPU free, and no time limit says when");
   assert.equal(facts.nextFree([], [], [], NOW), "");
-  assert.deepEqual(facts.nextStart([{ expected_start: null }, { expected_start: range(1080, 2400) }], NOW), { about: "~29 min", range: "18–40 min" });
-  assert.equal(facts.nextStart([{ expected_start: null }], NOW), null);
+  assert.equal(facts.nextStart([{ expected_start: null }, { expected_start: range(1080, 2400) }], NOW), "your next job starts in ~29 min (18–40 min)");
+  assert.equal(facts.nextStart([{ expected_start: range(0, 0) }], NOW), "your next job starts now");
+  assert.equal(facts.nextStart([{ id: 7, expected_start: null, unknown: null, reason: "held by you" }], NOW), "job 7 waits: held by you");
+  assert.equal(facts.nextStart([], NOW), "");
 });
 
 test("failures of six hours are counted, with a plus if there may be more", () => {

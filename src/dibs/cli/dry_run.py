@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from datetime import datetime
 from typing import Any
 
-from dibs.cli import screen
-from dibs.cli.screen import Screen
-from dibs.cli.verbs import show as show_job
+from dibs.cli import expected_start, screen
 from dibs.client import connection
 from dibs.model import units
-from dibs.submission import options
+from dibs.submission import options, times
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args
 
@@ -29,7 +28,7 @@ def show(queue: connection.Client, args: Args, body: Body) -> None:
     jobs = answer["jobs"]
     print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be queued; nothing was.")
     view = screen.of(sys.stdout, args)
-    print(screen.facts(view, [*_job_facts(jobs[0]), *_batch_facts(view, answer)]))
+    print(screen.facts(view, [*_job_facts(jobs[0]), *_batch_facts(answer)]))
     for job in jobs[:SHOWN] if len(jobs) > 1 else []:
         index = "" if job["index"] is None else f"{job['index']}: "
         print(f"  {screen.clean(index + job['command'])}")
@@ -58,7 +57,7 @@ def _job_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("time limit", units.format_duration(job["time_limit_s"]) if job["time_limit_s"] else ""),
         ("priority", str(job["priority"] or "")),
         ("after", " ".join(f"{need['id']} ({need['when']})" for need in job["after"])),
-        ("begins", job["begin_at"] or ""),
+        ("begins", times.shown(datetime.fromisoformat(job["begin_at"])) if job["begin_at"] else ""),
         ("retries", str(job["retries"] or "")),
         ("output", job["output"] or ""),
         ("stderr", job["stderr"] or ""),
@@ -67,10 +66,8 @@ def _job_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _batch_facts(view: Screen, answer: dict[str, Any]) -> list[tuple[str, str]]:
+def _batch_facts(answer: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the facts about the whole batch, and when its first job is expected to start, or why that is unknown."""
-    starts = f"unknown: {answer['unknown']['why']}" if answer["unknown"] else "unknown"
-    if answer["expected_start"]:
-        starts = show_job.expected(view, answer["expected_start"], screen.now())
+    starts = expected_start.phrase(answer["expected_start"], answer["unknown"], screen.now())
     at_once, halt_after = (str(answer[key] or "") for key in ("at_once", "halt_after"))
     return [("at once", at_once), ("halt after", halt_after), ("starts", starts)]

@@ -1,7 +1,7 @@
 """Output for users: tables, colours and times, on a terminal or piped.
 
-On a terminal rich draws, fitted to its width; piped, the same text is plain, aligned, complete and with ISO times. Text
-from other sources is cleaned here.
+On a terminal rich draws, fitted to its width; piped, the same text is plain, aligned, complete and with local ISO
+times. Text from other sources is cleaned here.
 """
 
 from __future__ import annotations
@@ -216,10 +216,15 @@ def state(screen: Screen, word: str) -> str:
 
 
 def moment(screen: Screen, text: str | None, now: datetime) -> str:
-    """Return an ISO time as it is, or on a terminal how long ago it was."""
+    """Return a time in the local time zone, or on a terminal how long ago it was."""
     if not text:
         return ""
-    return f"{units.format_duration(since_s(text, now))} ago" if screen.is_terminal else text
+    return f"{units.format_duration(since_s(text, now))} ago" if screen.is_terminal else local(text)
+
+
+def local(text: str) -> str:
+    """Return an ISO time in the local time zone, to the second."""
+    return datetime.fromisoformat(text).astimezone().isoformat(timespec="seconds")
 
 
 def since_s(text: str, now: datetime) -> float:

@@ -206,7 +206,7 @@ def table(
 
 
 def _moment(job: Job) -> str:
-    return job["finished_at"] or job["started_at"] or job["submitted_at"]
+    return screen.local(job["finished_at"] or job["started_at"] or job["submitted_at"])
 
 
 def _note(row: Row, first_with: dict[str, int]) -> str:

@@ -163,6 +163,12 @@ class ExpectedStart(TypedDict):
     gpu_ids: list[str]
     gpu_indices: list[int]
 
+class Unknown(TypedDict):
+    """Why nobody knows, and what would help."""
+
+    why: str
+    hint: str
+
 class Use(TypedDict):
     """How the latest attempt of a job used one of its GPUs."""
 
@@ -179,13 +185,8 @@ class WholeJob(Job):
     attempts: list[Attempt]
     env: dict[str, str]
     expected_start: ExpectedStart | None
+    unknown: Unknown | None
     use: list[Use]
-
-class Unknown(TypedDict):
-    """Why nobody knows, and what would help."""
-
-    why: str
-    hint: str
 
 class Why(TypedDict):
     """Why a job waits, or how it stands, and when and where it is expected to start."""

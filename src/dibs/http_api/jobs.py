@@ -22,6 +22,7 @@ from dibs.model import selectors, serialization
 from dibs.model.devices import Inventory, indices
 from dibs.model.jobs import Job, JobId
 from dibs.scheduling import views
+from dibs.scheduling.forecasts import Forecast
 from dibs.store import groups, pages
 from dibs.store.writer import Reader
 from dibs.version import __version__
@@ -211,13 +212,15 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
         for past in reader.attempts(job.id)
     ]
     seen = daemon.outlook(reader)
+    forecast = seen.expected(job) if job.is_waiting else Forecast()
     return job_answers.WholeJob(
         **Shown.of(daemon, reader, seen, job).fields(daemon),
         cli=command_line.line(job.spec, now_ms()),
         hint=seen.reason(job).hint if job.is_waiting else "",
         attempts=attempts,
         env=serialization.mask_environ(job.spec.env),
-        expected_start=why.expected_start(seen.expected(job), seen.inventory) if job.is_waiting else None,
+        expected_start=why.expected_start(forecast, seen.inventory),
+        unknown=why.unknown_start(forecast),
         use=gpus.use(daemon, reader, job),
     )
 

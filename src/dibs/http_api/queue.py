@@ -76,10 +76,7 @@ def get_line(daemon: Daemon, reader: Reader, query: LineQuery) -> job_answers.Li
         if job.state is State.HELD or (job.is_waiting and not job.is_ready)
     ]
     jobs = [*ready, *others][:most]
-    forecasts = seen.expected_of([job.id for job in ready])
-    return job_answers.Line(
-        [_in_line(job, seen.reason(job), forecasts.get(job.id, Forecast()), seen.inventory) for job in jobs]
-    )
+    return job_answers.Line([_in_line(job, seen.reason(job), seen.expected(job), seen.inventory) for job in jobs])
 
 
 def _in_line(job: Job, reason: Reason, forecast: Forecast, inventory: Inventory) -> job_answers.InLine:

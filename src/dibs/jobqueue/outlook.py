@@ -17,7 +17,7 @@ from dibs.jobqueue import machine_line, shared_forecast, turns
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.leases import blockers
-from dibs.model import dependencies, selectors, serialization, units
+from dibs.model import dependencies, selectors, units
 from dibs.model.devices import Inventory
 from dibs.model.fields import DEFAULT_PROJECT, JobSpec
 from dibs.model.jobs import Job, JobId, Request, State
@@ -158,9 +158,13 @@ class QueueOutlook:
 
     def _explain(self, waiting: WaitingJob) -> Reason:
         now = now_ms()
+        return explanation.explain(waiting, self.view, self.inventory, self.policy, now, self._planned(now))
+
+    def _planned(self, now: int) -> planner.Plan:
+        """Return what starts now."""
         if self._plan is None:
             self._plan = planner.plan(self.view, self.inventory, self.policy, now)
-        return explanation.explain(waiting, self.view, self.inventory, self.policy, now, self._plan)
+        return self._plan
 
     def if_submitted(self, spec: JobSpec) -> Forecast:
         """Forecast when and where a job would start if it were submitted now."""
@@ -175,23 +179,24 @@ class QueueOutlook:
         if begun is not None:
             return Forecast(now, now, begun.devices)
         with self._foreseen(now) as foreseen:
-            if any(waiting.id == job.id for waiting in foreseen.prospect.view.waiting):
-                return foreseen.starts([job.id])[job.id]
+            if foreseen.knows(job.id):
+                return self._not_before_its_turn(job.id, foreseen.starts([job.id])[job.id], now)
         # It is in no line of the shared forecast: make one that includes its dependencies.
         prospect = self._prospect(now, job)
-        return StartForecaster(prospect, self.inventory, self.policy, now, self._decide).starts([job.id])[job.id]
-
-    def expected_of(self, ids: Sequence[JobId]) -> dict[JobId, Forecast]:
-        """Forecast when waiting jobs that are ready start."""
-        if not ids:
-            return {}
-        with self._foreseen(now_ms()) as foreseen:
-            return foreseen.starts(ids)
+        own = StartForecaster(prospect, self.inventory, self.policy, now, self._decide).starts([job.id])[job.id]
+        return own if job.id > self.reader.last_id() else self._not_before_its_turn(job.id, own, now)
 
     def next_starts(self, most: int) -> dict[JobId, Forecast]:
         """Return at most `most` jobs that start next, and when."""
-        with self._foreseen(now_ms()) as foreseen:
-            return foreseen.next_starts(most)
+        now = now_ms()
+        with self._foreseen(now) as foreseen:
+            found = foreseen.next_starts(most)
+        return {job_id: self._not_before_its_turn(job_id, forecast, now) for job_id, forecast in found.items()}
+
+    def _not_before_its_turn(self, job_id: JobId, forecast: Forecast, now: int) -> Forecast:
+        """Return a forecast that agrees with the reason: only what the plan starts now can start now."""
+        is_planned = any(start.id == job_id for start in self._planned(now).starts)
+        return forecast if is_planned else forecasts.later(forecast, now)
 
     def plan_ahead(self, most: int) -> forecasts.Ahead:
         """Return when active jobs end, and which jobs start next on which devices, as far as that is known."""
@@ -222,7 +227,7 @@ class QueueOutlook:
         if job.spec.begin_at is None:
             return Reason("it is just about to join the line")
         hint = f"`dibs edit {job.id} --unset begin` lets it start sooner."
-        return Reason(f"it begins at {serialization.moment(job.spec.begin_at)} (--begin)", hint)
+        return Reason("it waits for its begin time (--begin)", hint)
 
     def _told(self, ids: Sequence[JobId]) -> str:
         if len(ids) == 1:

@@ -31,6 +31,9 @@ Line = tuple[Request, int]
 MOST_PLANS = 400
 MOST_LOOKS = 20_000
 
+#: Milliseconds within which something starts "soon".
+SOON_MS = 10_000
+
 UNKNOWN_SPAN = Span(why="cannot be foreseen")
 
 
@@ -84,6 +87,13 @@ class Forecast:
         return min(self.if_short, self.if_long), max(self.if_short, self.if_long)
 
 
+def later(forecast: Forecast, now: int) -> Forecast:
+    """Return the forecast of a job that does not start now: what it waits for may take longer than foreseen."""
+    if forecast.if_short is None or forecast.if_long is None:
+        return forecast
+    return replace(forecast, if_long=max(forecast.if_long, now + SOON_MS))
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
     """A job, the devices on which it would start, and its end in wall-clock milliseconds; None: unknown."""
@@ -126,6 +136,10 @@ class StartForecaster:
             _Simulation(prospect, inventory, policy, now, is_long=is_long) for is_long in (False, True)
         )
         self._ends = {job_id: int(end) for job_id, end in self._long.ends.items() if end != math.inf}
+
+    def knows(self, job_id: JobId) -> bool:
+        """Tell whether a job is in a line, or will be."""
+        return job_id in self._known
 
     def starts(self, wanted: Collection[JobId]) -> dict[JobId, Forecast]:
         """Return when each of these waiting jobs is expected to start."""

@@ -169,7 +169,7 @@ def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
     if gpu["state"] != "free" or not gpu["idle_since"]:
         return waits
     age = units.format_duration(screen.since_s(gpu["idle_since"], now))
-    return [f"idle for {age}" if view.is_terminal else f"idle since {gpu['idle_since']}"]
+    return [f"idle for {age}" if view.is_terminal else f"idle since {screen.local(gpu['idle_since'])}"]
 
 
 def _holder(view: Screen, holder: Holder, now: datetime) -> str:
@@ -178,7 +178,7 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
     since = ""
     if holder["since"]:
         age = units.format_duration(screen.since_s(holder["since"], now))
-        since = f" {age if view.is_terminal else holder['since']}"
+        since = f" {age if view.is_terminal else screen.local(holder['since'])}"
     share = f" {units.format_size(holder['vram'])}" if holder["vram"] else ""
     return f"{holder['user'] or 'somebody'}{what}{share}{pid}{since}"
 

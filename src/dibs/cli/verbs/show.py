@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
 
-from dibs.cli import job_action, log_output, screen, status_view
+from dibs.cli import expected_start, job_action, log_output, screen, status_view
 from dibs.cli.screen import Column, Screen
 from dibs.client import job_state, queries, stand_in
-from dibs.client.answers import Attempt, Event, ExpectedStart, Use, WholeJob
+from dibs.client.answers import Attempt, Event, Use, WholeJob
 from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
 from dibs.model import fields, units
@@ -125,8 +125,8 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("warning", _warning(job)),
         ("lasts", "until all it started has ended" if job.get("wait_tree") else ""),
         ("after", _needs(job)),
-        ("begins", _begin(view, job["begin_at"])),
-        ("starts", _starts(view, job, now)),
+        ("begins", times.shown(datetime.fromisoformat(job["begin_at"])) if job["begin_at"] else ""),
+        ("starts", _starts(job, now)),
         ("hint", job["hint"]),
         ("retries", str(job["retries"] or "")),
         ("index", "" if job.get("index") is None else str(job["index"])),
@@ -175,30 +175,9 @@ def _needs(job: WholeJob) -> str:
     return few + (f" and {more} more" if more > 0 else "")
 
 
-def _begin(view: Screen, begin_at: str | None) -> str:
-    """Return the time as it is, or on a terminal in the local time zone."""
-    if not begin_at or not view.is_terminal:
-        return begin_at or ""
-    return times.shown(datetime.fromisoformat(begin_at))
-
-
-def _starts(view: Screen, job: WholeJob, now: datetime) -> str:
-    if job["expected_start"]:
-        return expected(view, job["expected_start"], now)
-    return f"unknown; see dibs why {job['id']}" if job["state"] in job_state.WAITING else ""
-
-
-def expected(view: Screen, start: ExpectedStart, now: datetime) -> str:
-    """Return when a job is expected to start and on which GPUs, if known: `now, on GPU 0`.
-
-    A terminal gets local times relative to now, a pipe the times as they are; `now` is a word for both.
-    """
-    earliest, latest = start["earliest"], start["latest"]
-    text = times.between(datetime.fromisoformat(earliest), datetime.fromisoformat(latest), now)
-    if not view.is_terminal and text != times.NOW:
-        text = f"at {latest}" if earliest == latest else f"between {earliest} and {latest}"
-    where = units.name_gpus(start.get("gpu_indices") or ())
-    return f"{text}, on {where}" if where else text
+def _starts(job: WholeJob, now: datetime) -> str:
+    is_waiting = job["state"] in job_state.WAITING
+    return expected_start.phrase(job["expected_start"], job["unknown"], now) if is_waiting else ""
 
 
 def _attempts(view: Screen, job: WholeJob, now: datetime) -> str:

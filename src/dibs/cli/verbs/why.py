@@ -6,9 +6,7 @@ import os
 import sys
 from datetime import datetime
 
-from dibs.cli import job_action, screen
-from dibs.cli.screen import Screen
-from dibs.cli.verbs import show
+from dibs.cli import expected_start, job_action, screen
 from dibs.client import queries, stand_in
 from dibs.client.answers import Why
 from dibs.submission import options
@@ -31,16 +29,14 @@ def main(args: Args) -> None:
         screen.say(job_action.NOTHING)
     view, now = screen.of(sys.stdout, args), screen.now()
     for why in reasons:
-        parts = (f"job {why['id']}: {why['reason']}.", why["hint"], _expected(view, why, now))
-        print(screen.clean(" ".join(part for part in parts if part)))
+        parts = (f"job {why['id']}: {why['reason']}.", why["hint"], _expected(why, now))
+        print(screen.wrapped(view, screen.clean(" ".join(part for part in parts if part))))
 
 
-def _expected(view: Screen, why: Why, now: datetime) -> str:
-    """Return when a waiting job is expected to start, or why that is unknown."""
-    if why["expected_start"]:
-        return f"Expected to start {show.expected(view, why['expected_start'], now)}."
+def _expected(why: Why, now: datetime) -> str:
+    """Return when a waiting job is expected to start, unless the reason already says why nobody knows."""
     unknown = why["unknown"]
-    if unknown is None or unknown["why"] in why["reason"]:
+    if unknown is not None and unknown["why"] in why["reason"]:
         return ""
-    hint = unknown["hint"] if unknown["hint"] not in why["hint"] else ""
-    return f"When it starts is unknown: {unknown['why']}. {hint}".strip()
+    hint = unknown["hint"] if unknown is not None and unknown["hint"] not in why["hint"] else ""
+    return f"{expected_start.sentence(why['expected_start'], unknown, now)} {hint}".strip()

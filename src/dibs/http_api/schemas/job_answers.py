@@ -163,6 +163,7 @@ class WholeJob(Job, kw_only=True):
     attempts: list[Attempt]
     env: dict[str, str]
     expected_start: ExpectedStart | None
+    unknown: Unknown | None
     use: list[Use]
 
 

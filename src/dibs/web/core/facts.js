@@ -38,13 +38,14 @@ export function nextFree(gpus, line, running, now) {
 }
 
 /**
- * Return when the first of the waiting jobs is expected to start.
+ * Say when the first of the waiting jobs is expected to start, else why the first of the line waits.
  * @param {readonly InLine[]} line @param {number} now
  */
 export function nextStart(line, now) {
   const ranges = line.flatMap((one) => (one.expected_start ? [one.expected_start] : []));
-  if (!ranges.length) return null;
-  return expected(ranges.reduce((a, b) => (ms(a.earliest) <= ms(b.earliest) ? a : b)), now);
+  if (!ranges.length) return line.length ? `job ${line[0].id} waits: ${line[0].unknown?.why ?? line[0].reason}` : "";
+  const found = expected(ranges.reduce((a, b) => (ms(a.earliest) <= ms(b.earliest) ? a : b)), now);
+  return `your next job starts ${found?.about === "now" ? "" : "in "}${found?.about}${found?.range && ` (${found.range})`}`;
 }
 
 /**

@@ -89,6 +89,10 @@
  * @property {string[]} gpu_ids
  * @property {number[]} gpu_indices
  *
+ * @typedef {object} Unknown Why nobody knows, and what would help.
+ * @property {string} why
+ * @property {string} hint
+ *
  * @typedef {object} Use How the latest attempt of a job used one of its GPUs.
  * @property {string} id
  * @property {number | null} peak_memory
@@ -152,6 +156,7 @@
  * @property {Attempt[]} attempts
  * @property {Record<string, string>} env
  * @property {ExpectedStart | null} expected_start
+ * @property {Unknown | null} unknown
  * @property {Use[]} use
  *
  * @typedef {object} PauseState The queue as a whole.

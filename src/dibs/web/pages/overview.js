@@ -53,6 +53,6 @@ function Facts({ line, running, failed }) {
     <li><a href="/jobs?state=queued,held"><b>${count((counts.queued ?? 0) + (counts.held ?? 0))}</b> queued</a></li>
     <li><a href="/jobs?state=failed,timeout,lost&sort=-finished" class=${failed.count ? "bad-text" : ""}><b>${failed.text}</b> failed in ${FAILED_FOR_H} h</a></li>
     ${free && html`<li>${free}</li>`}
-    ${line.length > 0 && html`<li class="quiet">your next job starts ${next ? html`${next.about === "now" ? "" : "in "}<b>${next.about}</b>${next.range && ` (${next.range})`}` : html`<b>at an unknown time</b>`}</li>`}
+    ${next && html`<li class="quiet">${next}</li>`}
   </ul>`;
 }
