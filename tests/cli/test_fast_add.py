@@ -273,7 +273,7 @@ LEFT = [
 def kept(queue: Bench, done: Done) -> list[dict[str, Any]]:
     """Return the jobs that a command line queued, without the values that differ between equal jobs."""
     ids = json.loads(done.out)["ids"] if done.out.startswith("{") else [int(line) for line in done.out.split()]
-    own = ("id", "submitted_at", "reason", "batch", "events", "expected_start", "ahead")
+    own = ("id", "submitted_at", "reason", "hint", "unknown", "batch", "events", "expected_start", "ahead")
     found = [(job_id, queue.client.get(f"/v1/jobs/{job_id}")) for job_id in ids]
     jobs = [(job_id, {name: value for name, value in job.items() if name not in own}) for job_id, job in found]
     # Paths contain the id.

@@ -454,3 +454,34 @@ def test_gpus_shows_the_holders(bench: Bench) -> None:
     gpus = read_json(bench, "gpus")["gpus"]
     assert [gpu["state"] for gpu in gpus] == ["free", "free", "leased", "free"]
     assert gpus[2]["holders"][0]["job"] == "1"
+
+
+def test_a_gpu_that_is_kept_for_a_bigger_job_is_reserved(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=3, time_limit_s=3600), "started")
+    bench.add("true", gpus=4)
+    rows = bench.cli("gpus").stdout.splitlines()
+    assert rows[4].split()[-4:] == ["reserved", "for", "job", "2"]
+    gpu = read_json(bench, "gpus")["gpus"][3]
+    assert (gpu["state"], gpu["reserved_for"]) == ("free", 2)
+    machine = read_json(bench, "status")["machine"]
+    assert (machine["free"], [place["reserved_for"] for place in machine["devices"]]) == (0, [None, None, None, 2])
+
+
+def test_the_failures_of_a_day_are_in_the_overview(bench: Bench) -> None:
+    bench.until(bench.add("false", gpus=0))
+    assert read_json(bench, "status")["failed_lately"] == {"failed": 1}
+
+
+def test_a_drained_gpu_says_so_once(bench: Bench) -> None:
+    bench.cli("gpus", "drain", "0", "--reason", "fan is loud")
+    assert bench.cli("gpus").stdout.splitlines()[1].count("drained") == 1
+
+
+def test_a_long_note_and_why_are_wrapped_between_words(bench: Bench) -> None:
+    bench.until(bench.add(LONG, gpus=4), "started")
+    bench.add("true")
+    with Terminal(bench, "why", "2", NO_COLOR="1") as person:
+        lines = person.end()[1].replace("\r", "").strip().split("\n")
+    assert len(lines) > 1
+    assert all(len(line) <= 80 and not line.startswith(" ") for line in lines)
+    assert " ".join(lines) == bench.cli("why", "2").stdout.strip()

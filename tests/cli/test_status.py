@@ -67,6 +67,26 @@ def test_the_first_two_lines_summarize_the_machine() -> None:
     assert lines[1] == "GPU 0-1: job 12 vit · 2: bob · 3: drained · 4: unhealthy · 5: free"
 
 
+def test_a_gpu_that_is_kept_for_a_bigger_job_is_not_free() -> None:
+    told = answer(job(290), gpus=2, free=1, devices=[device(0), device(1) | {"reserved_for": 290}])
+    lines = painted(WIDE, told)
+    assert lines[0] == "2 GPUs, 1 free, 1 reserved; 1 queued"
+    assert lines[1] == "GPU 0: free · 1: reserved for job 290"
+
+
+def test_failures_are_counted_for_a_day() -> None:
+    told = answer(job(1, "failed"), job(2, "failed"))
+    told["failed_lately"] = {"failed": 1}
+    assert painted(WIDE, told)[0] == "2 GPUs, 0 free; 1 failed in 24 h"
+
+
+def test_names_are_as_wide_as_the_terminal_allows() -> None:
+    name = "vit-large-patch16-384-imagenet21k-run-7"
+    assert f" {name} " in painted(NARROW, answer(job(1, "running", name=name)))[2]
+    long = painted(NARROW, answer(job(1, name=name * 3, command="python " + "x" * 90)))
+    assert all(len(line) <= 80 for line in long)
+
+
 def test_a_paused_queue_a_restriction_and_a_full_disk_are_shown() -> None:
     told = answer(restriction="DIBS_DEVICES=0", disk="the disk of /x is nearly full (1M free); jobs fail when it is")
     told["queue"]["paused"] = True

@@ -38,4 +38,5 @@ def test_a_device_is_shown_as_the_driver_reports_it() -> None:
         "idle_since": None,
         "waiters": 0,
         "blocked": None,
+        "reserved_for": None,
     }

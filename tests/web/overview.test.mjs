@@ -77,6 +77,8 @@ for (const [name] of Object.entries(lanes.RANGES)) {
 test("the summary says what is free, or when", () => {
   const line = [{ id: 1, gpus: 0, expected_start: range(10, 20) }, { id: 2, gpus: 1, expected_start: range(600, 840) }];
   assert.equal(facts.nextFree([gpu({ state: "free" }), gpu()], line, [], NOW), "1 of 2 GPUs free");
+  assert.equal(facts.nextFree([gpu({ state: "free" }), gpu({ state: "free", reserved_for: 7 })], line, [], NOW), "1 of 2 GPUs free");
+  assert.equal(facts.holder(gpu({ state: "free", reserved_for: 7 }), "me").text, "reserved for job 7");
   assert.equal(facts.nextFree([gpu()], line, [], NOW), "GPU free in ~12 min");
   const job = { gpu_ids: ["A"], time_limit_s: 3600, started_at: at(-1800) };
   assert.equal(facts.nextFree([gpu()], [], [job], NOW), "GPU free in 30 min at the latest");
@@ -88,8 +90,8 @@ test("the summary says what is free, or when", () => {
   assert.equal(facts.nextStart([], NOW), "");
 });
 
-test("failures of six hours are counted, with a plus if there may be more", () => {
-  const jobs = [{ finished_at: at(-60) }, { finished_at: at(-5 * 3600) }, { finished_at: at(-7 * 3600) }];
+test("failures of a day are counted, with a plus when there may be more", () => {
+  const jobs = [{ finished_at: at(-60) }, { finished_at: at(-23 * 3600) }, { finished_at: at(-25 * 3600) }];
   assert.deepEqual(facts.failedLately(jobs, true, NOW), { count: 2, text: "2" });
   assert.deepEqual(facts.failedLately(jobs.slice(0, 2), true, NOW), { count: 2, text: "2+" });
   assert.deepEqual(facts.failedLately([], false, NOW), { count: 0, text: "0" });

@@ -26,7 +26,7 @@ NOTHING = "-"
 STATE_STYLES = {
     "held": "dim", "queued": "cyan", "starting": "green", "running": "green", "paused": "yellow",
     "stopping": "yellow", "done": "dim", "failed": "red", "cancelled": "dim", "timeout": "red", "lost": "red",
-    "free": "green", "leased": "cyan", "foreign": "yellow", "drained": "yellow", "unhealthy": "red",
+    "free": "green", "reserved": "cyan", "leased": "cyan", "foreign": "yellow", "drained": "yellow", "unhealthy": "red",
 }  # fmt: skip
 
 
@@ -239,8 +239,9 @@ def now() -> datetime:
 
 def say(*texts: str) -> None:
     """Print messages for the user on stderr; stdout is for data."""
+    width = _width(sys.stderr) if sys.stderr.isatty() else None
     for text in texts:
-        print(f"dibs: {clean(text)}", file=sys.stderr, flush=True)
+        print(wrapped(Screen(False, False, width), f"dibs: {clean(text)}", "  "), file=sys.stderr, flush=True)
 
 
 def print_json(document: object) -> None:

@@ -21,7 +21,7 @@ from dibs.model import selectors, units
 EMPTY = "No jobs yet. Queue one: dibs add python train.py"
 PAUSED = "the queue is paused: nothing new starts; dibs resume"
 #: In the order of display.
-COUNTED = ("running", "starting", "stopping", "paused", "queued", "held", "failed", "timeout", "lost")
+UNFINISHED = ("running", "starting", "stopping", "paused", "queued", "held")
 #: The outcomes of a finished row with several: the first that it has is its state.
 WORST = ("failed", "timeout", "lost", "cancelled", "done")
 
@@ -78,9 +78,13 @@ def headline(answer: Jobs) -> str:
     for state in ("drained", "unhealthy", "foreign"):
         if count := sum(device["state"] == state for device in devices):
             gpus.append(f"{count} {state}")
+    if count := sum(device.get("reserved_for") is not None for device in devices):
+        gpus.append(f"{count} reserved")
     users = [device["user"] for device in devices if device["user"]]
     gpus += [f"{users.count(user)} held by {user}" for user in dict.fromkeys(users)]
-    parts = [f"{counts[word]:,} {word}" for word in COUNTED if counts.get(word)]
+    lately = answer.get("failed_lately", {})
+    parts = [f"{counts[word]:,} {word}" for word in UNFINISHED if counts.get(word)]
+    parts += [f"{lately[word]:,} {word} in 24 h" for word in WORST if lately.get(word)]
     queue = ", ".join(parts) or "nothing queued"
     paused = f"; {PAUSED}" if answer["queue"]["paused"] else ""
     return f"{', '.join(gpus) if machine['gpus'] else 'no GPUs'}; {queue}{paused}"
@@ -97,6 +101,8 @@ def gpu_line(machine: Machine, names: dict[int, str]) -> str:
             who = screen.middle(f"job {device['job']} {names.get(device['job'], '')}".rstrip(), 24)
         elif device["user"]:
             who = screen.middle(device["user"], 24)
+        elif device.get("reserved_for") is not None:
+            who = f"reserved for job {device['reserved_for']}"
         held.setdefault(who, []).append(device["index"])
     return " · ".join(
         f"{'' if place else 'GPU '}{selectors.ranges(indices)}: {who}"
@@ -240,7 +246,7 @@ def _tally(row: Row) -> Mapping[str, int]:
 
 def _summary(row: Row) -> str:
     """Return the number of jobs per state in a folded row, and the first reason for waiting."""
-    words = dict.fromkeys((*COUNTED[:6], "done", *WORST))
+    words = dict.fromkeys((*UNFINISHED, "done", *WORST))
     counts = ", ".join(f"{row.counts[word]:,} {word}" for word in words if row.counts.get(word))
     waits = next((job["reason"] for job in row.jobs if job["reason"]), None)
     return f"{counts}{f'; {waits}' if waits else ''}"

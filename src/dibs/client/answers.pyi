@@ -98,6 +98,7 @@ class Place(TypedDict):
     job: int | None
     user: str | None
     holders: list[Share]
+    reserved_for: int | None
 
 class Machine(TypedDict):
     """The machine in one line; `disk` warns about a full disk, `starts` says why the machine refuses starts."""
@@ -136,6 +137,7 @@ class Jobs(TypedDict):
     jobs: list[Job]
     queue: PauseState
     counts: dict[str, int]
+    failed_lately: dict[str, int]
     machine: Machine
     daemon: Answerer
     groups: NotRequired[list[Group]]
@@ -281,7 +283,7 @@ class Blocked(TypedDict):
     fix: str
 
 class Gpu(TypedDict):
-    """A GPU; `idle_since` is null while it is in use or was not watched."""
+    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job."""
 
     index: int
     id: str
@@ -309,6 +311,7 @@ class Gpu(TypedDict):
     idle_since: str | None
     waiters: int
     blocked: Blocked | None
+    reserved_for: int | None
 
 class Waiter(TypedDict):
     """Somebody in the machine-wide line for GPUs."""

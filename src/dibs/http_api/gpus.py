@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -13,12 +14,13 @@ from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers, machine_answers
+from dibs.jobqueue.outlook import QueueOutlook
 from dibs.jobqueue.thread import now_ms
 from dibs.leases import blockers, device_lease, drains, holders, tickets
 from dibs.leases.blockers import Blocker
 from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory
-from dibs.model.jobs import Job
+from dibs.model.jobs import Job, JobId
 from dibs.scheduling import choice, planner
 from dibs.scheduling.views import Active, Occupant, View
 from dibs.store.writer import Reader
@@ -49,6 +51,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
         machine_answers.Waiter(t.user, t.pid, t.count, t.mib * choice.MIB or None, list(t.devices)) for t in line
     ]
     idle = daemon.devices.idle_since
+    reserved = await daemon.ask(lambda reader: daemon.outlook(reader).reserved())
     shown = [
         gpu_answer(
             device,
@@ -56,6 +59,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
             idle.get(device.id),
             sum(device.id in t.devices for t in line),
             blocked.get(device.id),
+            reserved.get(device.id),
         )
         for device in inventory.devices
     ]
@@ -92,6 +96,7 @@ def gpu_answer(
     idle_since: int | None,
     waiters: int,
     blocker: Blocker | None = None,
+    reserved_for: JobId | None = None,
 ) -> machine_answers.Gpu:
     # A holder without a pid and a user has just left.
     held_by = [holder for holder in found if holder.pid is not None or holder.uid is not None]
@@ -105,6 +110,7 @@ def gpu_answer(
         idle_since=serialization.moment(idle_since),
         waiters=waiters,
         blocked=None if blocker is None else _blocked(blocker),
+        reserved_for=None if held_by else reserved_for,
     )
 
 
@@ -170,21 +176,21 @@ def _drained(daemon: Daemon, device: Device) -> machine_answers.DrainState:
     return machine_answers.DrainState(device.id, device.index, daemon.inventory.by_id[device.id].drained)
 
 
-def machine(daemon: Daemon, view: View) -> job_answers.Machine:
+def machine(daemon: Daemon, seen: QueueOutlook) -> job_answers.Machine:
     """Return the machine as the overview shows it."""
-    inventory = daemon.inventory
+    inventory, reserved = daemon.inventory, seen.reserved()
     return job_answers.Machine(
         gpus=len(inventory.devices),
-        free=len(planner.free_devices(view, inventory)),
+        free=len(planner.free_devices(seen.view, inventory).difference(reserved)),
         restriction=inventory.restriction,
         problem=inventory.problem,
-        devices=_places(inventory, view),
+        devices=_places(inventory, seen.view, reserved),
         disk=daemon.lost or daemon.question or full(daemon),
-        starts=view.trouble,
+        starts=seen.view.trouble,
     )
 
 
-def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
+def _places(inventory: Inventory, view: View, reserved: Mapping[DeviceId, JobId]) -> list[job_answers.Place]:
     """Return every GPU and its holders as the scheduler sees them, without asking the driver."""
     ours: dict[DeviceId, list[Active]] = {}
     for job in view.active:
@@ -203,6 +209,7 @@ def _places(inventory: Inventory, view: View) -> list[job_answers.Place]:
                 job=mine[0].id if mine else None,
                 user=foreign[0].user if foreign and not mine else None,
                 holders=shares,
+                reserved_for=reserved.get(device.id),
             )
         )
     return found

@@ -31,6 +31,8 @@ from dibs.version import __version__
 UNFINISHED_SHOWN, FINISHED_SHOWN = 1000, 20
 #: Submissions and sweeps of which the overview has at least one finished job, if there are as many.
 GROUPS_SHOWN = 12
+#: Milliseconds for which a failure is recent: a day.
+LATELY_MS = 86_400_000
 #: Seconds for which one job, and a list, wait for metrics that are being read.
 READING_FOR_S, LIST_READING_FOR_S = 10.0, 1.0
 #: Jobs that a list checks for such metrics.
@@ -97,7 +99,8 @@ def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], t
         jobs=cast("list[job_answers.Job]", [texts.of(daemon, Shown.of(daemon, reader, seen, job)) for job in jobs]),
         queue=job_answers.PauseState(bool(reader.fact(turns.PAUSED))),
         counts=reader.counts(),
-        machine=gpus.machine(daemon, seen.view),
+        failed_lately=reader.failed_since(now_ms() - LATELY_MS),
+        machine=gpus.machine(daemon, seen),
         daemon=job_answers.Answerer(__version__, daemon.identity.pid),
     )
 

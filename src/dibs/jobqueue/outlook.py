@@ -18,7 +18,7 @@ from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.leases import blockers
 from dibs.model import dependencies, selectors, units
-from dibs.model.devices import Inventory
+from dibs.model.devices import DeviceId, Inventory
 from dibs.model.fields import DEFAULT_PROJECT, JobSpec
 from dibs.model.jobs import Job, JobId, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
@@ -165,6 +165,12 @@ class QueueOutlook:
         if self._plan is None:
             self._plan = planner.plan(self.view, self.inventory, self.policy, now)
         return self._plan
+
+    def reserved(self) -> dict[DeviceId, JobId]:
+        """Return the free devices that are kept for a job which needs more, and that job."""
+        plan = self._planned(now_ms())
+        free = planner.free_devices(self.view, self.inventory) - {d for start in plan.starts for d in start.devices}
+        return {device: kept.id for kept in reversed(plan.reserved) for device in kept.devices & free}
 
     def if_submitted(self, spec: JobSpec) -> Forecast:
         """Forecast when and where a job would start if it were submitted now."""

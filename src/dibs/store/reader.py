@@ -134,6 +134,10 @@ class Reader:
         query = self.queries["tally"].replace("{where}", where)
         return dict(self.connection.execute(query, values).fetchall())
 
+    def failed_since(self, since: int) -> dict[str, int]:
+        """Return the number of jobs that ended badly since a time, per outcome."""
+        return dict(self._ask("failed_since", {"since": since}).fetchall())
+
     def lately_finished(self, most: int) -> Iterable[tuple[int, int | None, int, int]]:
         """Return the latest finished jobs one by one: id, sweep, batch and time of submission."""
         return self._ask("ended_last", {"most": most})

@@ -36,6 +36,10 @@ BAR, SHORT_BAR = 8, 6
 WIDE = 100
 
 
+#: Shown instead of `free`.
+RESERVED = "reserved"
+
+
 class Drained(TypedDict):
     """The answer to `drain` and `undrain`."""
 
@@ -147,7 +151,7 @@ def _row(view: Screen, gpu: Gpu, now: datetime) -> tuple[str, ...]:
         f"{_bar(view, filled, SHORT_BAR)}{used or '?'}/{total}" if total else "",
         "" if gpu["utilization"] is None else f"{_bar(view, busy, 0)}{gpu['utilization']}%",
         "" if gpu["temperature"] is None else f"{gpu['temperature']}C",
-        gpu["state"],
+        RESERVED if gpu.get("reserved_for") is not None else gpu["state"],
         "; ".join([*(_holder(view, holder, now) for holder in gpu["holders"]), *_others(gpu), *_idle(view, gpu, now)]),
     )
 
@@ -164,7 +168,9 @@ def _bar(view: Screen, share: float, if_narrow: int) -> str:
 
 
 def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
-    """Return how long a GPU has been idle, or how many wait for it."""
+    """Return for whom a GPU is kept, how long it has been idle, or how many wait for it."""
+    if gpu.get("reserved_for") is not None:
+        return [f"for job {gpu['reserved_for']}"]
     waits = [f"{gpu['waiters']} in the line"] if gpu["waiters"] and gpu["state"] != "free" else []
     if gpu["state"] != "free" or not gpu["idle_since"]:
         return waits
@@ -188,4 +194,6 @@ def _others(gpu: Gpu) -> list[str]:
     blocked = gpu.get("blocked")
     blocker = f"{blocked['text']}: {blocked['fix'].rstrip('.')}" if blocked else None
     mode = "for one process at a time (compute mode)" if gpu.get("compute_mode") == devices.EXCLUSIVE else None
-    return [text for text in (gpu["fault"], blocker, gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]
+    found = [text for text in (gpu["fault"], blocker, gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]
+    # The state is in the column before.
+    return [text.removeprefix(f"{gpu['state']} ") for text in found]

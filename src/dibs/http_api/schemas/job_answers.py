@@ -196,6 +196,8 @@ class Place(Struct):
     job: int | None
     user: str | None
     holders: list[Share]
+    #: It is free, but kept for this job, which needs more.
+    reserved_for: int | None
 
 
 class Machine(Struct):
@@ -239,6 +241,8 @@ class Jobs(Struct):
     jobs: list[Job]
     queue: PauseState
     counts: Counts
+    #: Jobs that ended badly in the last 24 hours, by state.
+    failed_lately: Counts
     machine: Machine
     daemon: Answerer
     groups: list[Group] | UnsetType = UNSET

@@ -40,7 +40,7 @@ class Process(Struct):
 
 
 class Gpu(Struct):
-    """A GPU; `idle_since` is null while it is in use or was not watched."""
+    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job."""
 
     index: int
     id: str
@@ -68,6 +68,7 @@ class Gpu(Struct):
     idle_since: Moment | None
     waiters: int
     blocked: Blocked | None
+    reserved_for: int | None
 
 
 class Waiter(Struct):

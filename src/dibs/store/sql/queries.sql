@@ -185,6 +185,10 @@ WHERE state = 'finished' ORDER BY finished_at DESC, jobs.id DESC LIMIT :most
 -- name: ended_last
 SELECT id, sweep, batch, submitted_at FROM jobs WHERE state = 'finished' ORDER BY finished_at DESC, id DESC LIMIT :most
 
+-- name: failed_since
+SELECT outcome, count(*) FROM jobs
+WHERE state = 'finished' AND finished_at >= :since AND outcome IN ('failed', 'timeout', 'lost') GROUP BY 1
+
 -- name: tally_sweep
 SELECT coalesce(outcome, state), count(*), min(id), max(id) FROM jobs WHERE sweep = :sweep GROUP BY 1
 

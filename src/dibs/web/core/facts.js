@@ -8,7 +8,7 @@ import { expected, gpuNames, ms, span } from "./format.js";
  */
 
 /** Hours for which failures are counted. */
-export const FAILED_FOR_H = 6;
+export const FAILED_FOR_H = 24;
 
 /**
  * Return how many jobs failed lately, with "+" when the list that was counted is full.
@@ -26,7 +26,7 @@ export function failedLately(failures, isMore, now) {
  */
 export function nextFree(gpus, line, running, now) {
   if (!gpus.length) return "";
-  const free = gpus.filter((gpu) => gpu.state === "free").length;
+  const free = gpus.filter((gpu) => gpu.state === "free" && gpu.reserved_for == null).length;
   if (free) return `${free} of ${gpus.length} GPUs free`;
   const starts = line.flatMap((one) => (one.expected_start && one.gpus ? [one.expected_start] : []));
   if (starts.length) {
@@ -71,6 +71,7 @@ export function holder(gpu, me) {
   if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: "quiet" };
   if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "warn" };
   if (gpu.drained) return { text: gpu.drained, job: null, kind: "warn" };
+  if (gpu.reserved_for != null) return { text: `reserved for job ${gpu.reserved_for}`, job: null, kind: "quiet" };
   return { text: "free", job: null, kind: "quiet" };
 }
 

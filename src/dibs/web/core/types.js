@@ -216,7 +216,7 @@
  * @property {string} text
  * @property {string} fix
  *
- * @typedef {object} Gpu A GPU; `idle_since` is null while it is in use or was not watched.
+ * @typedef {object} Gpu A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
  * @property {number} index
  * @property {string} id
  * @property {string} name
@@ -243,6 +243,7 @@
  * @property {string | null} idle_since
  * @property {number} waiters
  * @property {Blocked | null} blocked
+ * @property {number | null} reserved_for
  *
  * @typedef {object} Waiter Somebody in the machine-wide line for GPUs.
  * @property {string} user
