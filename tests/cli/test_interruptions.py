@@ -264,5 +264,21 @@ def test_wait_for_a_name_that_does_not_exist_is_exit_code_3(bench: Bench, select
     assert done.stderr.count("\n") == 1
 
 
+def test_wait_says_when_the_end_is_expected(bench: Bench) -> None:
+    bench.until(bench.add(["sleep", "1000"], gpus=4, time_limit_s=3600), "started")
+    bench.add("true", gpus=1, time_limit_s=600)
+    with Terminal(bench, "wait") as person:
+        person.until("of 2 finished, all at ")
+        person.until("(in 1h0")
+        person.type(CTRL_C)
+        person.end()
+
+
+def test_the_end_of_a_job_without_a_limit_is_unknown(bench: Bench) -> None:
+    bench.until(bench.add(["sleep", "1000"], gpus=0), "started")
+    query = [("select", "1"), ("seen", "-1"), ("wait_s", "0"), ("forecast", "true")]
+    assert bench.client.get("/v1/jobs/wait", query)["expected_end"] is None
+
+
 def test_wait_on_an_empty_queue_succeeds(bench: Bench) -> None:
     assert bench.cli("wait").returncode == 0

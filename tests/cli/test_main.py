@@ -12,8 +12,10 @@ import pytest
 from tests.cli.test_option_parsing import parse
 
 from bench import Bench, wait_for
+from dibs.cli import main as cli
+from dibs.cli.verbs import help as help_page
 from dibs.errors import UserError
-from dibs.submission import add_command, drafts, times
+from dibs.submission import add_command, drafts, options, times
 from terminal import Terminal
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -299,3 +301,25 @@ def test_a_paused_queue_starts_nothing_and_status_says_so(bench: Bench) -> None:
     assert bench.until(1)["state"] == "done"
     assert bench.cli("status").stderr == ""
     assert json.loads(bench.cli("resume", "--json").stdout)["paused"] is False
+
+
+def test_help_has_its_verbs_in_groups() -> None:
+    titles = [line for line in help_page.overview().splitlines() if line in {f"{title}:" for title in cli.GROUPS}]
+    assert titles == ["Submit:", "Watch:", "Control:", "Sweeps:", "Machine:"]
+
+
+@pytest.mark.parametrize("verb", ["add", "run", "map", "sweep"])
+def test_help_of_a_job_has_the_ten_common_options_first_and_every_option_once(verb: str) -> None:
+    own = (*cli.load(verb).OPTIONS, *options.COMMON)
+    groups = help_page.option_groups(own)
+    assert (groups[0][0], len(groups[0][1])) == ("Common options", 10)
+    assert sorted(option.names for _, group in groups for option in group) == sorted(option.names for option in own)
+
+
+@pytest.mark.parametrize(
+    ("words", "right"), [(["--json", "status"], "dibs status --json"), (["-g", "2", "add"], "dibs add -g 2")]
+)
+def test_an_option_before_the_verb_is_told_its_place(words: list[str], right: str) -> None:
+    with pytest.raises(UserError, match=f"options come after the verb: {right}"):
+        cli.split(words)
+    assert cli.split(["-q", "failed"]) == ([], "status", ["-q", "failed"])

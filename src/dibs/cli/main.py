@@ -19,11 +19,14 @@ from dibs.model import suggestions
 from dibs.submission import options
 
 #: Every verb in the order of `dibs --help`; its module in `cli.verbs` has the same name.
-VERBS = (
-    "status", "add", "run", "pipe", "map", "import", "sweep", "results", "show", "why", "log", "follow", "wait",
-    "cancel", "kill", "retry", "hold", "unhold", "pause", "resume", "move", "edit", "clean", "gpus", "lease", "report",
-    "daemon", "web", "doctor", "machine", "config", "completion", "version", "help",
-)  # fmt: skip
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Submit": ("add", "run", "map", "pipe", "lease", "import"),
+    "Watch": ("status", "show", "why", "log", "follow", "wait"),
+    "Control": ("cancel", "kill", "retry", "hold", "unhold", "pause", "resume", "move", "edit", "clean"),
+    "Sweeps": ("sweep", "results", "report"),
+    "Machine": ("gpus", "daemon", "web", "doctor", "machine", "config", "completion", "version", "help"),
+}
+VERBS = tuple(verb for group in GROUPS.values() for verb in group)
 ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: Verbs of other tools: the error suggests our verb, nothing is run.
 HABITS = {
@@ -124,6 +127,9 @@ def split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
         return front, "version", left[1:]
     if left and not left[0].startswith("-"):
         return front, ALIASES.get(left[0], left[0]), left[1:]
+    if verb := next((word for word in left if word in VERBS or word in ALIASES), None):
+        after = options.shown(" ".join(left[: left.index(verb)]))
+        raise UserError(f"options come after the verb: dibs {verb} {after}.")
     return front, "help" if {"--help", "-h"} & {*front} else "status", left
 
 

@@ -246,7 +246,7 @@ class HeldJobs(TypedDict):
     hint: str
 
 class WaitSummary(TypedDict):
-    """How the jobs stand that are waited for; `held`: only these remain."""
+    """How the jobs stand that are waited for; `held`: only these remain; `expected_end`: if asked for and known."""
 
     total: int
     finished: int
@@ -254,6 +254,7 @@ class WaitSummary(TypedDict):
     over: bool
     mark: str
     held: list[HeldJobs]
+    expected_end: str | None
 
 class Process(TypedDict):
     """A process that the driver reports on a GPU."""

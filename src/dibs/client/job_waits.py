@@ -63,12 +63,14 @@ def until_over(
     tell: Callable[[WaitSummary], None] = lambda waited: None,
     *,
     leave_held: bool = False,
+    is_forecast: bool = False,
 ) -> WaitSummary:
     """Return when all jobs have finished or at the time `until`; `tell` is called after each answer.
 
-    With `leave_held` also when only held jobs remain.
+    With `leave_held` also when only held jobs remain. `is_forecast`: the answers say when the end is expected.
     """
     query = [*queries.select(words), *([("held", "leave")] if leave_held else [])]
+    query += [("forecast", "true")] if is_forecast else []
     waited = _ask_first(queue, [*query, ("seen", "-1"), ("wait_s", "0")], until)
     tell(waited)
     while not (waited["over"] or waited["held"]):

@@ -14,7 +14,8 @@ from dibs.http_api.exchange import Seconds, Whole
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
 from dibs.jobqueue.thread import now_ms
-from dibs.model import selectors
+from dibs.model import selectors, serialization
+from dibs.model.jobs import ACTIVE, WAITING, JobId
 from dibs.store.query_results import Glance
 from dibs.store.writer import Reader
 
@@ -26,6 +27,8 @@ GATHER_S = 0.05
 
 #: What to do when only held jobs remain.
 HELD = "^(wait|leave)$"
+#: The most unfinished jobs whose end is forecast.
+MOST_FORECAST = 500
 #: The most events in one answer.
 MOST_EVENTS = 20_000
 
@@ -37,6 +40,7 @@ class WaitQuery(Struct, forbid_unknown_fields=True, kw_only=True):
     seen: Annotated[Whole, Meta(description="Answer when the number of finished jobs differs from this.")] = -1
     mark: Annotated[str, Meta(description="`mark` of the previous answer: wait for the same jobs.")] = ""
     held: Annotated[str, Meta(description="leave: answer also when only held jobs remain.", pattern=HELD)] = "wait"
+    forecast: Annotated[bool, Meta(description="Say when the last job is expected to end.")] = False
     wait_s: Seconds = 0.0
 
 
@@ -118,14 +122,29 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
     if query.select and not summary.total:
         await daemon.ask(lambda reader: turns.require([], asked, reader, now_ms()))
     summary.mark = "" if is_fixed else mark
+    if query.forecast and not summary.over:
+        ends_at = await daemon.ask(lambda reader: _expected_end(daemon, reader, chosen))
+        summary.expected_end = serialization.moment(ends_at)
     return summary
+
+
+def _expected_end(daemon: Daemon, reader: Reader, chosen: selectors.Selection) -> int | None:
+    """Return when the last job of a selection is expected to end; None if that is unknown."""
+    left = reader.select_ids(selectors.within(chosen, (*ACTIVE, *WAITING)), now_ms())
+    if len(left) > MOST_FORECAST:
+        return None
+    ahead = daemon.outlook(reader).plan_ahead(MOST_FORECAST)
+    ends: dict[JobId, int | None] = {**ahead.ends, **{start.id: start.until for start in ahead.planned}}
+    found = [ends.get(job_id) for job_id in left]
+    known = [end for end in found if end is not None]
+    return max(known) if len(known) == len(found) else None
 
 
 def _summary(tally: dict[str, int]) -> job_answers.WaitSummary:
     finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])
     total = sum(tally.values())
     bad = finished - tally.get("done", 0)
-    return job_answers.WaitSummary(total=total, finished=finished, bad=bad, over=finished == total, mark="", held=[])
+    return job_answers.WaitSummary(total=total, finished=finished, bad=bad, over=finished == total, mark="")
 
 
 def _held(daemon: Daemon, reader: Reader, chosen: selectors.Selection) -> list[job_answers.HeldJobs]:

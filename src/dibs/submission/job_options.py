@@ -279,6 +279,16 @@ JOB_OPTIONS: tuple[Option[object], ...] = (
     VISIBLE, IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY,
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
+#: The order of help: what people type every day, then the rest by subject.
+GROUPS: dict[str, tuple[Option[object], ...]] = {
+    "Common options": (GPUS, NAME, TIME, PRIORITY, AFTER, PROJECT, ENV, CHDIR, RETRIES, HOLD),
+    "GPUs and resources": (
+        GPU_IDS, GPU_TYPE, PREFER, VRAM, VRAM_ENFORCE, CPUS, MEM, VISIBLE, IGNORE_FOREIGN, STRICT_GPUS,
+    ),
+    "Order and time": (AFTER_ANY, AFTER_END, DEPENDENCY, BEGIN, RETRY_ON, SIGNAL, WAIT_TREE),
+    "Batches": BATCH_OPTIONS,
+    "Output and notes": (OUTPUT, STDERR, METRIC, TAG, COMMENT, NOTIFY),
+}  # fmt: skip
 _BY_NAME = {option.names[-1]: option for option in JOB_OPTIONS}
 
 

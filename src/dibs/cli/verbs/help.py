@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from dibs.cli import help_topics
 from dibs.cli import main as cli
 from dibs.errors import UserError
 from dibs.model import suggestions
-from dibs.submission import options
+from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Show all verbs, one with its options, or a topic."
@@ -55,13 +56,11 @@ def overview() -> str:
     width = max(len(name) for name in (*cli.VERBS, *help_topics.TOPICS)) + 2
     return "\n".join(
         [
-            "Usage: dibs [VERB] [OPTIONS] ...",
+            "Usage: dibs [VERB] [OPTIONS] ...  (without a verb: status)",
             "",
             *textwrap.wrap(ABOUT, WIDTH),
             "",
-            "Verbs (without one: status):",
-            *(line for name in cli.VERBS for line in _row(name, cli.load(name).SUMMARY, width)),
-            "",
+            *(line for title, names in cli.GROUPS.items() for line in _group(title, names, width)),
             "Topics:",
             *(line for name, each in help_topics.TOPICS.items() for line in _row(name, each.summary, width)),
             "",
@@ -76,6 +75,10 @@ def overview() -> str:
     )
 
 
+def _group(title: str, names: Sequence[str], width: int) -> list[str]:
+    return [f"{title}:", *(line for name in names for line in _row(name, cli.load(name).SUMMARY, width)), ""]
+
+
 def page(name: str) -> str:
     """Return the help page of a verb."""
     verb = cli.load(name)
@@ -83,10 +86,21 @@ def page(name: str) -> str:
     usage = [f"dibs {name} {form}".rstrip() for form in verb.USAGE]
     lines = [f"Usage: {usage[0]}", *(f"       {form}" for form in usage[1:]), "", *textwrap.wrap(verb.SUMMARY, WIDTH)]
     lines += [f"Also: dibs {alias}" for alias in aliases]
-    lines += ["", "Options:", *(line for option in (*verb.OPTIONS, *options.COMMON) for line in _option(option))]
+    for title, own in option_groups((*verb.OPTIONS, *options.COMMON)):
+        lines += ["", f"{title}:", *(line for option in own for line in _option(option))]
     if verb.EXAMPLES:
         lines += ["", "Examples:", *(f"  {example}" for example in verb.EXAMPLES)]
     return "\n".join(lines)
+
+
+def option_groups(own: Sequence[Option[object]]) -> list[tuple[str, list[Option[object]]]]:
+    """Return the options of a verb in groups, the usual ones of a job first; few options are one group."""
+    if not set(job_options.GROUPS["Common options"]) <= set(own):
+        return [("Options", list(own))]
+    grouped = {option for group in job_options.GROUPS.values() for option in group}
+    found = {title: [option for option in group if option in own] for title, group in job_options.GROUPS.items()}
+    found["Other options"] = [option for option in own if option not in grouped]
+    return [(title, group) for title, group in found.items() if group]
 
 
 def topic(name: str) -> str:

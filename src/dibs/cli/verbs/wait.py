@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 
 from dibs.cli import screen
 from dibs.client import connection, job_waits, queries
 from dibs.client.answers import HeldJobs, WaitSummary
 from dibs.errors import OnlyHeld, TimedOut
 from dibs.foreground import signals
-from dibs.submission import options
+from dibs.submission import options, times
 from dibs.submission.options import Args, Option
 
 SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 6 if only held ones remain."
@@ -34,7 +35,9 @@ def main(args: Args) -> int:
     limit_s = args.get(TIMEOUT)
     with signals.leaving(), _progress() as tell:
         until = None if limit_s is None else time.monotonic() + limit_s
-        waited = job_waits.until_over(queue, args.words, until, tell, leave_held=args.get(HELD) != "wait")
+        waited = job_waits.until_over(
+            queue, args.words, until, tell, leave_held=args.get(HELD) != "wait", is_forecast=_has_progress()
+        )
     if args.has(options.JSON):
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over", "held")})
     if waited["held"]:
@@ -53,15 +56,27 @@ def _told(held: HeldJobs) -> str:
     return f"{held['jobs']:,} {'job is' if held['jobs'] == 1 else 'jobs are'} {held['reason']}. {held['hint']}"
 
 
+def _has_progress() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def end(waited: WaitSummary, now: datetime) -> str:
+    """Return when the last job is expected to end, as a part of the progress line; empty if that is unknown."""
+    if not waited["expected_end"]:
+        return ""
+    at = datetime.fromisoformat(waited["expected_end"])
+    return f", all {times.between(at, at, now)}" if at > now else ""
+
+
 @contextmanager
 def _progress() -> Iterator[Callable[[WaitSummary], None]]:
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not _has_progress():
         yield lambda waited: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    text = TextColumn("{task.completed} of {task.total} finished{task.fields[bad]}")
+    text = TextColumn("{task.completed} of {task.total} finished{task.fields[more]}")
     progress = Progress(BarColumn(), text, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
     def tell(waited: WaitSummary) -> None:
@@ -70,9 +85,10 @@ def _progress() -> Iterator[Callable[[WaitSummary], None]]:
             return
         # Start late: an earlier refusal is then printed as one line on a clean screen.
         progress.start()
-        for task in progress.task_ids or [progress.add_task("", total=waited["total"], bad="")]:
+        for task in progress.task_ids or [progress.add_task("", total=waited["total"], more="")]:
             bad = f", {waited['bad']} not done" if waited["bad"] else ""
-            progress.update(task, completed=waited["finished"], total=waited["total"], bad=bad)
+            more = f"{bad}{end(waited, screen.now())}"
+            progress.update(task, completed=waited["finished"], total=waited["total"], more=more)
 
     try:
         yield tell

@@ -288,14 +288,15 @@ class HeldJobs(Struct):
 
 
 class WaitSummary(Struct):
-    """How the jobs stand that are waited for; `held`: only these remain."""
+    """How the jobs stand that are waited for; `held`: only these remain; `expected_end`: if asked for and known."""
 
     total: int
     finished: int
     bad: int
     over: bool
     mark: str
-    held: list[HeldJobs]
+    held: list[HeldJobs] = []
+    expected_end: Moment | None = None
 
 
 class JobState(Struct):
