@@ -45,7 +45,7 @@ def test_running_waiting_and_failed_jobs_are_shown(bench: Bench, visits: Visits)
 
     expect(page.get_by_role("list", name="In short")).to_contain_text("1 running")
     expect(page.get_by_role("list", name="In short")).to_contain_text("3 queued")
-    expect(page.get_by_role("list", name="In short")).to_contain_text("1 failed in 6 h")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("1 failed in 24 h")
     expect(page.locator(".gpus").get_by_role("link", name=f"#{running}").first).to_be_visible()
     expect(page.get_by_role("table", name="Timeline")).to_contain_text(f"#{running}")
     expect(page.get_by_role("table", name="Timeline")).to_contain_text(re.compile(r"by .*\d\d:\d\d"))

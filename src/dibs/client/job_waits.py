@@ -73,14 +73,14 @@ def until_over(
     query += [("forecast", "true")] if is_forecast else []
     waited = _ask_first(queue, [*query, ("seen", "-1"), ("wait_s", "0")], until)
     tell(waited)
-    while not (waited["over"] or waited["held"]):
+    while not (waited["over"] or waited.get("held")):
         left_s = POLL_FOR_S if until is None else until - time.monotonic()
         if left_s <= 0:
             break
         more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
         waited = _ask(queue, [*query, *more, ("mark", waited["mark"])], until) or waited
         tell(waited)
-        time.sleep(0 if waited["over"] or waited["held"] else min(left_s, REST_S))
+        time.sleep(0 if waited["over"] or waited.get("held") else min(left_s, REST_S))
     return waited
 
 
