@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from bench import Bench
 from peasy import Peasy
@@ -49,3 +49,48 @@ def test_a_job_is_added_held_released_and_read(peasy: Peasy, visits: Visits) -> 
     page.goto(home)
     page.locator("#scheduledjobs").get_by_role("button", name="let go").click()
     expect(page.locator("#successfuljobs")).to_contain_text("Successful (2)")
+
+
+def redraw(page: Page, section: str) -> None:
+    """Wait until a section was asked for twice: what the first answer brought has been drawn by then."""
+    for _ in range(2):
+        with page.expect_response(f"**/{section}"):
+            pass
+
+
+def two_jobs(peasy: Peasy, page: Page) -> Path:
+    """Show one job that runs until the file comes that is returned, and one that is held."""
+    gate = peasy.out / "gate"
+    peasy.core.until(peasy.add("first", ["sh", "-c", f"until [ -e {gate} ]; do sleep 0.02; done"]), "Running")
+    number = peasy.add("second", ["true"])
+    peasy.core.post(f"/dibs/jobs/{number}/hold", {})
+    page.goto(f"http://127.0.0.1:{peasy.page.port}/")
+    return gate
+
+
+def test_a_press_becomes_a_click_though_the_lists_change_meanwhile(peasy: Peasy, visits: Visits) -> None:
+    page = visits.context().new_page()
+    gate = two_jobs(peasy, page)
+    button = page.locator("#scheduledjobs").get_by_role("button", name="let go")
+    box = button.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    # The list above the button loses its only row, so the button would move away from under the mouse.
+    gate.touch()
+    peasy.core.until(1, "Succeeded")
+    redraw(page, "failedjobs")
+    page.mouse.up()
+    expect(page.locator("#successfuljobs")).to_contain_text("Successful (2)")
+
+
+def test_a_redraw_keeps_the_rows_that_are_still_there(peasy: Peasy, visits: Visits) -> None:
+    page = visits.context().new_page()
+    two_jobs(peasy, page)
+    waiting = page.locator("#scheduledjobs")
+    waiting.get_by_label("priority").fill("7")
+    row = waiting.get_by_role("row").filter(has_text="second").element_handle()
+    peasy.add("third", ["true"])
+    expect(waiting).to_contain_text("third")
+    assert row.evaluate("row => row.isConnected && row.contains(document.activeElement)")
+    assert waiting.get_by_label("priority").first.input_value() == "7"

@@ -115,7 +115,7 @@ def _row(job: Mapping[str, Any]) -> str:
     )  # fmt: skip
     shown = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
     link = f'<td><a href="/jobinfo/{number}">{number}</a></td>'
-    return f"<tr>{link}{shown}<td>{_priority(job)}</td><td>{_buttons(job)}</td></tr>"
+    return f'<tr data-key="{number}">{link}{shown}<td>{_priority(job)}</td><td>{_buttons(job)}</td></tr>'
 
 
 def _priority(job: Mapping[str, Any]) -> str:
