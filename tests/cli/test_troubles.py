@@ -161,8 +161,10 @@ def test_a_state_folder_that_is_a_file_is_an_error(bench: Bench, verb: str) -> N
 def test_a_missing_home_is_an_error(bench: Bench, verb: str) -> None:
     """A user without an entry in the user database and without HOME, as in many containers."""
     kept = {name: value for name, value in bench.environ.items() if name not in ("HOME", "DIBS_HOME", "USER")}
+    # The interpreter may lie in a home that only its owner may enter; to read it anyway is all this user may do more.
+    reader = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
     done = subprocess.run(
-        ["setpriv", "--reuid", "54321", sys.executable, "-m", "dibs", *typed(verb)],
+        ["setpriv", "--reuid", "54321", *reader, sys.executable, "-m", "dibs", *typed(verb)],
         env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/", check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr

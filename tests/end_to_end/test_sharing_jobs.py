@@ -24,10 +24,13 @@ def gated(gate: Path) -> str:
     return f"while [ ! -e {gate} ]; do sleep 0.01; done"
 
 
-def holders(bench: Bench) -> list[list[tuple[str, int | None]]]:
-    """Return the job and the bytes of every holder, device by device."""
+def holders(bench: Bench) -> list[list[tuple[str | None, int | None]]]:
+    """Return the job and the bytes of every holder, device by device.
+
+    A holder has no job until the note in its lease is written.
+    """
     gpus = bench.client.get("/v1/gpus")["gpus"]
-    return [sorted((holder["job"], holder["vram"]) for holder in gpu["holders"]) for gpu in gpus]
+    return [sorted(((holder["job"], holder["vram"]) for holder in gpu["holders"]), key=repr) for gpu in gpus]
 
 
 def test_jobs_share_a_card_as_far_as_they_fit_and_one_without_vram_is_exclusive(bench: Bench) -> None:
