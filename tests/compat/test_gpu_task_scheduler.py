@@ -495,17 +495,27 @@ def occupied(project: Project) -> list[str]:
     return sorted((project.folder / "occupied").read_text().splitlines())
 
 
+SCHEDULER_FIRST = (
+    "from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler\nfrom my_gpu_task import MyGPUTask\n"
+)
+#: As the documents of the old tool have it.
+TASK_FIRST = "from my_gpu_task import MyGPUTask\nfrom gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler\n"
+
+
 @pytest.mark.parametrize("given", ["", "5"])
-def test_a_library_imported_by_the_task_module_uses_no_gpu_in_the_scheduler(project: Project, given: str) -> None:
+@pytest.mark.parametrize(
+    ("imports", "task"),
+    [(SCHEDULER_FIRST, "import greedy\n{}"), (TASK_FIRST, "{}\nimport greedy\n")],
+    ids=["scheduler first", "task first"],
+)
+def test_a_library_imported_by_the_task_module_uses_no_gpu_in_the_scheduler(
+    project: Project, imports: str, task: str, given: str
+) -> None:
     project.write("greedy.py", GREEDY)
-    project.write("my_gpu_task.py", "import greedy\n" + (project.folder / "my_gpu_task.py").read_text())
-    order = (
-        "from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler\n",
-        "from my_gpu_task import MyGPUTask\n",
-    )
+    project.write("my_gpu_task.py", task.format((project.folder / "my_gpu_task.py").read_text()))
     project.write(
         "main.py",
-        f"import os\n{order[0]}{order[1]}from config import config\n"
+        f"import os\n{imports}from config import config\n"
         "GPUTaskScheduler(config, MyGPUTask).start()\nprint(os.environ.get('CUDA_VISIBLE_DEVICES'))\n",
     )
     project.configure(config({"a": [1, 2], "env": [{}, {"EXTRA": "x"}]}))
@@ -534,6 +544,13 @@ def test_nothing_is_hidden_with_initialized_cuda_or_for_configurations_only(proj
         "print(os.environ.get('CUDA_VISIBLE_DEVICES'))\n",
     )
     assert project.run("looks.py").stdout == "None\nNone\n"
+
+
+def test_a_script_that_uses_cuda_already_is_warned(project: Project) -> None:
+    project.write("torch.py", "class cuda:\n    is_initialized = staticmethod(lambda: True)\n")
+    project.write("main.py", "import torch\n" + (project.folder / "main.py").read_text())
+    project.configure(config({"a": [1]}))
+    assert "this script uses GPUs itself: CUDA was in use before" in project.run().stderr
 
 
 def test_importing_the_scheduler_in_a_task_hides_nothing(project: Project) -> None:

@@ -1,7 +1,7 @@
 """`GPUTaskScheduler`: every instance of a configuration as a task, in parallel on the GPUs that it names.
 
 Importing this module hides the GPUs from the process that does so, until `start` returns, so that a library imported
-there does not occupy any. Tasks see theirs.
+there does not occupy any (where the script names the class, importing the package has done it). Tasks see theirs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ from gpu_task_scheduler.config_manager import Config, ConfigManager
 
 #: Set to 1: a run with failures raises, also in scripts that nobody wants to change.
 EXIT_STATUS = "GPU_TASK_EXIT_STATUS"
+
+#: CUDA reads which GPUs it may see once, when it is first used.
+CUDA_UP = (
+    "this script uses GPUs itself: CUDA was in use before gpu_task_scheduler was imported. "
+    'Import gpu_task_scheduler first, or give the class as "module:Class".'
+)
 
 gpu_visibility.hide(os.environ, gpu_visibility.is_cuda_up())
 
@@ -70,6 +76,8 @@ class GPUTaskScheduler:
             raise TasksFailed(self.report)
 
     def _run(self) -> None:
+        if gpu_visibility.is_cuda_up():
+            self._journal.warn(CUDA_UP)
         order = Order(
             self._source, self._places(), os.getcwd(), self._config["temp_folder"], settings.load(os.environ).grace
         )

@@ -17,6 +17,9 @@ WORKER = "DIBS_GPU_TASK"
 #: What was visible before we hid it: `=` and the value, or nothing if there was none.
 HIDDEN = "DIBS_GPU_TASK_HIDDEN"
 
+#: The class by its name, as a script has to write it.
+SCHEDULER = b"GPUTaskScheduler"
+
 #: Opened by CUDA as soon as it is used, and not by those who merely look at GPUs.
 CUDA_FILES = frozenset(("/dev/nvidia-uvm", "/dev/kfd"))
 
@@ -38,6 +41,17 @@ def show(environ: MutableMapping[str, str]) -> None:
         environ[VISIBLE] = before[1:]
     else:
         del environ[VISIBLE]
+
+
+def is_scheduler_script() -> bool:
+    """Tell whether the script that runs here names the scheduler; one that only reads results needs its GPUs."""
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    try:
+        with open(path or os.devnull, "rb") as file:
+            return SCHEDULER in file.read()
+    except OSError:
+        # It is in an archive, or gone: then the import of the scheduler itself has to do.
+        return False
 
 
 def is_cuda_up() -> bool:
