@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -178,9 +179,31 @@ def test_an_unreadable_script_is_refused(bench: Bench) -> None:
 
 
 def test_a_file_that_is_no_program_gives_the_hint_to_use_script(bench: Bench) -> None:
+    write(bench, "train.txt", "echo\n")
+    assert "Queue its text: dibs add --script train.txt -- ARGUMENTS" in refused(bench, "add", "train.txt", "x")
+    assert "Queue its text: dibs run --script ./train.txt\n" in refused(bench, "run", "./train.txt")
+
+
+def test_a_python_file_is_given_its_interpreter(bench: Bench) -> None:
     write(bench, "train.py", "print()\n")
-    assert "Queue its text: dibs add --script train.py -- ARGUMENTS" in refused(bench, "add", "train.py", "x")
-    assert "Queue its text: dibs run --script ./train.py\n" in refused(bench, "run", "./train.py")
+    python = "python" if shutil.which("python", path=bench.environ["PATH"]) else "python3"
+    says = "command not found: train.py; it is a Python file. Name its interpreter: dibs add "
+    assert f"{says}{python} train.py x\n" in refused(bench, "add", "train.py", "x")
+    says = "train.py has no #! line, so it would run in a shell. Begin it with #!/usr/bin/env python3"
+    assert says in refused(bench, "add", "--script", "train.py")
+
+
+@pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_the_interpreter_of_the_active_environment_is_named(bench: Bench, name: str) -> None:
+    (bench.folder / "work").mkdir()
+    write(bench, "work/train.py", "print()\n")
+    inside, outside = bench.folder / "work" / ".venv", bench.folder / "env"
+    for folder in (inside, outside):
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python").symlink_to("/bin/true")
+    for folder, python in ((inside, ".venv/bin/python"), (outside, f"{outside}/bin/python")):
+        says = refused(bench, "add", "-C", f"{bench.folder}/work", "train.py", environ={name: str(folder)})
+        assert says.endswith(f" Name its interpreter: dibs add {python} train.py\n")
 
 
 def test_an_executable_script_gives_a_warning_that_its_option_lines_are_ignored(bench: Bench) -> None:
@@ -464,6 +487,34 @@ def test_a_mistyped_program_name_gets_a_suggestion(bench: Bench, tmp_path: Path)
     says = 'command not found: triner; did you mean trainer? Quote a command that needs a shell: dibs add "triner ..."'
     assert says in refused(bench, "add", "-e", f"PATH={tmp_path}:/nowhere:", "triner", "x")
     assert "did you mean" not in refused(bench, "add", "-e", f"PATH={tmp_path}", "trayne")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["python3", "trian.py", "--out", "new.py"], "trian.py does not exist in {} (did you mean train.py?)"),
+        (["env", "A=1", "./src/run.sh"], None),
+        (["bash", "jobs/run"], "jobs/run does not exist in {}"),
+        (["python3", "-u", "missing.sh"], "missing.sh does not exist in {}"),
+    ],
+)
+def test_a_script_that_does_not_exist_is_warned_about(bench: Bench, words: list[str], says: str | None) -> None:
+    write(bench, "train.py", "print()\n")
+    (bench.folder / "src").mkdir()
+    write(bench, "src/run.sh", "true\n")
+    warning = f"{says.format(bench.folder)}; the job is queued as it is" if says else ""
+    assert len(add(bench, "--hold", "-C", str(bench.folder), *words, says=warning)) == 1
+
+
+@pytest.mark.parametrize("words", [["echo", "docs/new", "--to", "x.py"], ["env", "https://here/x.py"], ["true"]])
+def test_other_words_are_no_scripts(bench: Bench, words: list[str]) -> None:
+    add(bench, "--hold", *words)
+
+
+def test_activating_an_environment_in_a_job_is_refused(bench: Bench) -> None:
+    says = refused(bench, "add", "conda", "activate", "x")
+    assert "conda activate works only in the shell that runs it, and a job would end with it." in says
+    assert "conda activate x && dibs add python train.py. Or: dibs add conda run -n x python train.py" in says
 
 
 def test_an_interactive_shell_gives_the_hint_to_use_a_lease(bench: Bench) -> None:

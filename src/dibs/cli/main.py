@@ -31,17 +31,22 @@ ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: Verbs of other tools: the error suggests our verb, nothing is run.
 HABITS = {
     "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
-    "top": "status -w", "watch": "status -w", "check": "doctor", "settings": "config", "set": "config", "man": "help",
+    "top": "status -w", "watch": "status -w", "history": "status all", "check": "doctor", "settings": "config",
+    "set": "config", "man": "help",
     "metric": "report", "metrics": "report", "completions": "completion",
-    "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show",
+    "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show", "attach": "follow",
     "parallel": "map", "xargs": "map", "grid": "sweep", "search": "sweep", "best": "results", "table": "results",
     "sbatch": "add", "srun": "run", "exec": "run", "start": "add",
     "rm": "cancel", "remove": "cancel", "scancel": "cancel", "stop": "cancel",
+    "delete": "cancel, or clean for finished jobs",
     "rerun": "retry", "restart": "retry", "requeue": "retry", "stash": "hold", "release": "unhold",
     "switch": "move", "modify": "edit", "update": "edit", "forget": "clean", "purge": "clean", "signal": "kill",
     "suspend": "pause", "unpause": "resume", "continue": "resume", "devices": "gpus", "nvidia-smi": "gpus",
     "page": "web", "gui": "web", "ui": "web", "dashboard": "web", "browser": "web",
 }  # fmt: skip
+
+#: Programs that are often typed where the verb belongs.
+PROGRAMS = frozenset(("accelerate", "bash", "conda", "deepspeed", "make", "mamba", "sh", "torchrun", "uv"))
 
 #: Exit codes besides those in `errors`.
 BUG = 125
@@ -82,7 +87,7 @@ def execute(words: Sequence[str]) -> int:
     try:
         front, name, rest = split(words)
         is_debug = "--debug" in front
-        verb = load(name)
+        verb = load(name, rest)
         args = options.parse(name, verb.OPTIONS, [*front, *usual(verb, rest)], takes_command=takes_command(verb))
         is_debug = is_debug or args.has(options.DEBUG)
         if args.has(options.HELP):
@@ -133,10 +138,10 @@ def split(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
     return front, "help" if {"--help", "-h"} & {*front} else "status", left
 
 
-def load(name: str) -> Verb:
-    """Import the module of a verb; for an unknown word, suggest the nearest verb."""
+def load(name: str, rest: Sequence[str] = ()) -> Verb:
+    """Import the module of a verb; for an unknown word, suggest the nearest verb, or `add` before a command."""
     if name not in VERBS:
-        raise UserError(f'there is no verb "{options.shown(name)}".', _suggest(name))
+        raise UserError(f'there is no verb "{options.shown(name)}".', _suggest(name, rest))
     # `import` is a Python keyword and cannot name a module.
     return cast("Verb", import_module(f"dibs.cli.verbs.{'import_' if name == 'import' else name}"))
 
@@ -152,9 +157,14 @@ def usual(verb: Verb, words: Sequence[str]) -> Sequence[str]:
     return words if read is None else read(words)
 
 
-def _suggest(name: str) -> str:
+def _suggest(name: str, rest: Sequence[str]) -> str:
+    import shlex
+
     if name in HABITS:
         return f"Did you mean {HABITS[name]}?"
+    if name.startswith(("python", "./", "/")) or name.endswith((".py", ".sh")) or name in PROGRAMS:
+        before = ["python"] if name.endswith(".py") else []
+        return f"Did you mean dibs add {options.shown(shlex.join([*before, name, *rest]))}?"
     if name.isdigit() or name.startswith("@"):
         return f"Did you mean show {options.shown(name)}?"
     from dibs.cli import help_topics

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
 from dibs.model import environment, fields, suggestions
-from dibs.submission import job_options, options
+from dibs.submission import command_hints, job_options, options
 from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings
 
@@ -241,6 +241,7 @@ def check_template(template: Template, defaults: Mapping[str, object], verb: str
 
 def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, object], verb: str) -> None:
     """Refuse a program that cannot be started, and suggest what was probably meant."""
+    command_hints.check_activation(words, verb)
     path, cwd = search_path(args.caller, defaults), str(defaults["cwd"])
     program, shown = words[0], options.shown(words[0])
     if commands.is_found(program, path, cwd) and program not in commands.BUILTINS:
@@ -252,6 +253,9 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
         why = "; options stand before the command."
     elif program.isdigit() and any(args.has(option) for option in job_options.AFTERS):
         why = f"; several jobs are named with commas: --after 1,{shown}"
+    elif program.endswith(".py") and os.path.isfile(os.path.join(cwd, program)):
+        python = command_hints.python_command(words, args.caller.environ, cwd, path)
+        why = f"; it is a Python file. Name its interpreter: dibs {verb} {python}"
     elif os.path.isfile(os.path.join(cwd, program)):
         rest = " -- ARGUMENTS" if len(words) > 1 else ""
         why = f"; it is a file. Queue its text: dibs {verb} --script {shown}{rest}"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dibs.errors import UserError
 from dibs.model import scripts
-from dibs.submission import drafts, job_options, options, sbatch
+from dibs.submission import command_hints, drafts, job_options, options, sbatch
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings, users
@@ -60,6 +60,7 @@ def read(args: Args, verb: str, say: Say) -> JobRequest:
         body = drafts.from_words(args, args.words, verb)
         _say_what_surprises(args, verb, say)
         return JobRequest(args, body)
+    _check_language(script, verb)
     args, is_slurm = with_lines(args, script, verb, say)
     return JobRequest(args, _body(args, script, is_slurm))
 
@@ -88,6 +89,15 @@ def find(args: Args) -> Script | None:
         return None
     scripts.check(body, word)
     return Script(os.path.abspath(path), body, (), tuple(given))
+
+
+def _check_language(script: Script, verb: str) -> None:
+    """Refuse Python without a `#!` line: a shell would run it."""
+    if script.name.endswith(".py") and not script.body.startswith(b"#!"):
+        raise UserError(
+            f"{script.name} has no #! line, so it would run in a shell.",
+            f"Begin it with #!/usr/bin/env python3, or name its interpreter: dibs {verb} python {script.name}",
+        )
 
 
 def _contents(caller: Caller, path: str) -> bytes:
@@ -171,6 +181,9 @@ def _check_interpreter(caller: Caller, script: Script, defaults: Body) -> None:
 
 def _say_what_surprises(args: Args, verb: str, say: Say) -> None:
     _, words = drafts.split_variables(args.words)
+    cwd = os.path.abspath(args.caller.path(args.get(job_options.CHDIR) or "."))
+    if warning := command_hints.missing_script(words, cwd):
+        say(warning)
     path = args.caller.path(words[0]) if len(words) > 1 and "/" in words[0] else ""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         kinds = {line.kind for line in scripts.directives(_contents(args.caller, words[0]), words[0])}

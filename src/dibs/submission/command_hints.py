@@ -1,0 +1,75 @@
+"""Hints about a command that probably does not do what was meant: a Python file, a missing script, `conda activate`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+
+from dibs.errors import UserError
+from dibs.model import suggestions
+from dibs.submission import options
+from dibs.system import commands
+
+#: Endings of files that are meant to be run.
+SCRIPT_ENDINGS = (".py", ".sh")
+#: Programs whose next word is a script, unless it is an option.
+INTERPRETERS = ("bash", "dash", "ksh", "python", "python3", "sh", "zsh")
+#: Programs whose words name files of another machine or container.
+ELSEWHERE = frozenset(("apptainer", "docker", "enroot", "podman", "singularity", "ssh"))
+#: Programs that change the shell that runs them, which ends with the job.
+ACTIVATORS = frozenset(("conda", "mamba", "micromamba"))
+
+
+def python_command(words: Sequence[str], environ: Mapping[str, str], cwd: str, path: str) -> str:
+    """Return the command that runs a Python file, with the interpreter of the active environment if there is one."""
+    return shlex.join([_interpreter(environ, cwd, path), *words])
+
+
+def _interpreter(environ: Mapping[str, str], cwd: str, path: str) -> str:
+    folder = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX")
+    if folder and commands.is_found(python := os.path.join(folder, "bin", "python"), "", cwd):
+        return os.path.relpath(python, cwd) if python.startswith(f"{cwd}/") else python
+    return "python" if commands.is_found("python", path, cwd) else "python3"
+
+
+def missing_script(words: Sequence[str], cwd: str) -> str:
+    """Return a warning about the first word that looks like a script and is no file; empty if there is none."""
+    if not words or os.path.basename(words[0]) in ELSEWHERE:
+        return ""
+    for before, word in itertools.pairwise(words):
+        if _is_script(words[0], before, word) and not os.path.exists(os.path.join(cwd, word)):
+            return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}; the job is queued as it is"
+    return ""
+
+
+def _is_script(program: str, before: str, word: str) -> bool:
+    """Tell whether a word is meant to be run; after an option it is its value, except after `python -u`."""
+    if word.startswith("-") or "://" in word:
+        return False
+    if os.path.basename(program) in INTERPRETERS:
+        return (before == program and "/" in word) or (word.endswith(SCRIPT_ENDINGS) and not before.startswith("--"))
+    return word.endswith(SCRIPT_ENDINGS) and not before.startswith("-")
+
+
+def _near_file(word: str, cwd: str) -> str:
+    folder, name = os.path.split(word)
+    try:
+        near = suggestions.one_slip(name, os.listdir(os.path.join(cwd, folder)))
+    except OSError:
+        # The folder is missing too, or closed: then there is nothing to suggest.
+        return ""
+    return f" (did you mean {options.shown(os.path.join(folder, near))}?)" if near else ""
+
+
+def check_activation(words: Sequence[str], verb: str) -> None:
+    """Refuse `conda activate NAME` as a whole command: it would change nothing but the job's own shell."""
+    if len(words) < 2 or os.path.basename(words[0]) not in ACTIVATORS or words[1] != "activate":
+        return
+    name = options.shown(words[2]) if len(words) > 2 else "NAME"
+    raise UserError(
+        f"{words[0]} activate works only in the shell that runs it, and a job would end with it.",
+        f"Activate it here, jobs get the environment of this shell: {words[0]} activate {name} && dibs {verb} "
+        f"python train.py. Or: dibs {verb} {words[0]} run -n {name} python train.py",
+    )
