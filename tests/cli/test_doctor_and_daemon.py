@@ -128,6 +128,18 @@ def test_errors_of_a_check_are_findings_and_bugs_are_not() -> None:
         doctor.within("x", lambda: fail(KeyError("bug")))
 
 
+def test_gpus_that_only_this_shell_sees_are_a_problem(bench: Bench, tmp_path: Path) -> None:
+    """The driver's library is found through LD_LIBRARY_PATH, which the daemon does not get."""
+    driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
+    driver.is_now("gpu 0", "gpu 1")
+    bench.environ |= {"DIBS_DEVICES": "", "DIBS_FAKE_NVML_STATE": str(driver.state)}
+    bench.start()
+    found = findings(bench, 1, LD_LIBRARY_PATH=str(tmp_path), FAKE_NVML_STATE=str(driver.state))
+    (told,) = found["gpus"]
+    assert (told["level"], told["text"]) == ("problem", "the daemon sees none; this shell sees 2")
+    assert f"dibs config set nvml_library {driver.library} && dibs daemon restart" in told["fix"]
+
+
 def test_a_hanging_driver_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver = world.World(world.build(tmp_path), tmp_path / "state.txt")
     driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pwd
+import re
 import signal
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dibs import errors
-from dibs.devices import driver_link, probe
+from dibs.devices import driver_link, last_seen, probe
 from dibs.model import devices
 from dibs.model.devices import Inventory
 from dibs.system.settings import Settings
@@ -237,7 +238,30 @@ def test_cards_that_vanish_all_at_once_are_a_problem_and_not_a_machine_without_g
     eyes.read()
     driver.is_now()
     found = eyes.read()
-    assert (indices(found), found.problem) == ([0], probe.GONE)
+    assert (indices(found), found.is_known) == ([0], True)
+    assert re.fullmatch(r"no GPU is visible; this machine had 1 until \d\d:\d\d \(driver: shows none\)", found.problem)
+
+
+def test_cards_that_an_earlier_daemon_saw_are_missed(driver):
+    driver.is_now("gpu 0", "gpu 1")
+    eyes = probe_of(driver)
+    eyes.read()
+    text = last_seen.write(eyes.last_seen, "this machine")
+    assert last_seen.read(text, "another machine") is None
+    driver.is_now("system init=12", "gpu 0")
+    before = last_seen.read(text, "this machine")
+    found = open_probe(Settings(nvml_library=driver.library), before=before).read()
+    assert (indices(found), found.is_known) == ([0, 1], True)
+    assert "this machine had 2 until " in found.problem
+    assert "(driver: NVML Shared Library Not Found)" in found.problem
+
+
+def test_the_time_when_cards_were_last_seen_has_a_date_on_another_day():
+    seen = last_seen.LastSeen(devices.pretend(4, 1), 0)
+    day_ms = 24 * 3600 * 1000
+    then = time.strftime("%Y-%m-%d %H:%M", time.localtime(0))
+    said = f"no GPU is visible; this machine had 4 until {then} (driver: gone)"
+    assert last_seen.absence(seen, "gone", 2 * day_ms) == said
 
 
 def test_a_wrong_library_path_is_a_problem_that_names_it(tmp_path):

@@ -1,6 +1,7 @@
 """Real daemons over a fake NVIDIA driver that changes while jobs run: cards are lost, hang, fail, and are used."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -212,3 +213,31 @@ def test_an_idle_daemon_closes_the_driver_and_does_not_read_it(bench, nvml):
     # A new job gets a fresh reading of the driver.
     nvml.is_now(f"{CARDS[0]} lost=1", CARDS[1])
     assert bench.until(bench.add("true"))["gpu_ids"] == [B]
+
+
+def test_a_machine_that_had_gpus_and_shows_none_keeps_jobs_for_them(bench, nvml):
+    """Also after a restart, and until they are back."""
+    bench.until(bench.add("true"))
+    bench.stop()
+    nvml.is_now("system init=12")
+    bench.start()
+    gone = r"no GPU is visible; this machine had 2 until \d\d:\d\d \(driver: NVML Shared Library Not Found\)"
+    done = bench.cli("add", "echo", "on")
+    assert (done.returncode, done.stderr) == (0, "")
+    waits = int(done.stdout)
+    assert bench.until(bench.add("true", gpus=0))["state"] == "done"
+    assert re.fullmatch(f"needs 1 GPU; {gone}", bench.reason(waits))
+    assert bench.job(waits)["gpus"] == 1
+    assert re.search(gone, bench.cli("status").stdout)
+    assert re.search(f"^problem +gpus +{gone}", bench.cli("doctor").stdout, re.MULTILINE)
+    nvml.is_now(*CARDS)
+    assert bench.until(waits)["gpu_ids"] == [A]
+
+
+def test_a_machine_that_is_to_use_no_gpus_any_more_does_not_miss_them(bench, nvml):
+    bench.until(bench.add("true"))
+    bench.stop()
+    nvml.is_now("system init=12")
+    bench.environ["DIBS_DEVICES"] = "none"
+    bench.start()
+    assert bench.until(bench.add("true"))["gpus"] == 0

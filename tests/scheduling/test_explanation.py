@@ -88,7 +88,7 @@ MINE = build.waiting(10, gpus=2)
             MINE,
             View([MINE]),
             devices.Inventory(problem="nvidia-smi exited 9"),
-            Reason("needs 2 GPUs; none of the right kind can be used now (nvidia-smi exited 9)", HOW_THEY_ARE),
+            Reason("needs 2 GPUs; nvidia-smi exited 9", "`dibs doctor` says more."),
             id="the devices cannot be read",
         ),
         pytest.param(

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.client import connection, daemon_process, machine_limits, queries
+from dibs.client.answers import Gpus
 from dibs.devices import probe
 from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, UserError
 from dibs.jobqueue import turns
 from dibs.leases import blockers, forgeries, prepared_folder
 from dibs.model import units
+from dibs.model.devices import Inventory
 from dibs.store import copies, custody, marker
 from dibs.store.reader import Reader
 from dibs.system import disk, locks, logout_policy, paths, settings, trusted_paths
@@ -38,6 +40,8 @@ COUNT_FOR_S = 3.0
 MUCH_BYTES = 20 * 1024**3
 #: Seconds that the clock may be behind the time of a file that we wrote.
 CLOCK_S = 120.0
+#: The driver's library, by the name under which programs load it.
+NVML = "libnvidia-ml.so.1"
 #: Where `dibs daemon install` and administrators put systemd units.
 UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/etc/systemd/user")
 #: Seconds for `crontab -l`; only this tool and root can read the stored crontab.
@@ -144,8 +148,33 @@ def limits(patient: Patient) -> list[Finding]:
 
 
 def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
-    """Check the driver and the GPUs through a child process, which may hang without harm."""
+    """Check the GPUs as this shell sees them, through a child process, which may hang without harm; then ask the
+    daemon, whose environment is another one."""
     seen = probe.Probe(patient.values, first_deadline_s=driver_s).read()
+    running = queries.identity(patient.queue)
+    if running is None or running["devices"] != patient.values.devices or seen.problem:
+        return _own_gpus(patient, seen)
+    answer: Gpus = patient.queue.get("/v1/gpus")
+    if answer["problem"] is None and len(answer["gpus"]) == len(seen.devices):
+        return _own_gpus(patient, seen)
+    count = len(seen.devices)
+    text = answer["problem"] or f"the daemon sees {len(answer['gpus']) or 'none'}"
+    if not count:
+        return [Finding("gpus", PROBLEM, text, "Try nvidia-smi. If the GPUs are gone: dibs config set devices none")]
+    return [Finding("gpus", PROBLEM, f"{text}; this shell sees {count}", _how_to_see(patient.environ))]
+
+
+def _how_to_see(environ: Mapping[str, str]) -> str:
+    """Return how the daemon, which does not get LD_LIBRARY_PATH, comes to see what this shell sees."""
+    folders = environ.get("LD_LIBRARY_PATH", "").split(":")
+    found = (Path(folder, NVML) for folder in folders if folder and Path(folder, NVML).exists())
+    library = next(found, None)
+    if library is None:
+        return "dibs daemon restart"
+    return f"LD_LIBRARY_PATH does not reach the daemon: dibs config set nvml_library {library} && dibs daemon restart"
+
+
+def _own_gpus(patient: Patient, seen: Inventory) -> list[Finding]:
     if seen.problem:
         return [Finding("gpus", PROBLEM, seen.problem, "Try nvidia-smi. Jobs without GPUs run meanwhile.")]
     unwell = [

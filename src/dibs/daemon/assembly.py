@@ -11,7 +11,7 @@ from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
 from dibs.daemon.number_collector import NumberCollector
 from dibs.daemon.readers import Readers
 from dibs.daemon.service import Daemon, Events, Identity, policy_of
-from dibs.devices import probe
+from dibs.devices import last_seen, probe
 from dibs.devices.assessment import Assessment
 from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
@@ -56,7 +56,7 @@ def assemble(home: Path, values: settings.Settings, visible: str | None, writer:
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
     files = JobFiles(home, values.files or home)
     engine = Local(files, values, place.path, paths.notify_path(home), runners)
-    eyes = probe.Probe(values, visible)
+    eyes = probe.Probe(values, visible, before=last_seen.read(writer.fact(last_seen.FACT), paths.machine_id()))
     line = MachineLine(place, user, values.collect_for, waits.watch)
     requests = ReadingRequest()
     drained = Drains(place, writer.drained())

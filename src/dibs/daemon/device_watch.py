@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from dibs.daemon.readers import Readers
-from dibs.devices import ownership, usage
+from dibs.devices import last_seen, ownership, usage
 from dibs.devices.assessment import Finding, Reading
 from dibs.devices.fault_listener import Listener
 from dibs.devices.probe import Probe
@@ -27,6 +27,7 @@ from dibs.model import lifecycle
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Job, State
 from dibs.store.database import DatabaseError
+from dibs.system import paths
 from dibs.system.locks import Folder
 
 log = logging.getLogger("dibs.daemon.device_watch")
@@ -35,6 +36,8 @@ log = logging.getLogger("dibs.daemon.device_watch")
 EVERY_S, SETTLING_S = 5.0, 1.0
 #: Minimum seconds between two requested readings.
 LEAST_S = 0.05
+#: Milliseconds after which the time when the devices were last seen is stored again.
+LAST_SEEN_MS = 60_000
 #: Seconds for which a user who asked for the devices counts as watching.
 WATCHES_FOR_S = 20.0
 
@@ -81,6 +84,8 @@ class DeviceWatcher:
         self._readers = readers
         self._queue = queue
         self._watched_until = 0.0
+        #: The last seen devices as the store has them.
+        self._kept = probe.last_seen
         self._listener = Listener(listen_command, self._record_xid)
         #: A separate thread, because it may hang in the driver.
         self._thread = ThreadPoolExecutor(1, "probe")
@@ -135,6 +140,7 @@ class DeviceWatcher:
         jobs = await self._readers.ask(lambda reader: reader.active()) if self.view.is_real else []
         loop = asyncio.get_running_loop()
         record_findings(self._queue, await loop.run_in_executor(self._thread, self._read_in_thread, number, jobs))
+        self._keep_last_seen(LAST_SEEN_MS)
         return jobs
 
     def _read_in_thread(self, number: int, jobs: Sequence[Job]) -> list[Finding]:
@@ -168,8 +174,18 @@ class DeviceWatcher:
         return accepted
 
     def keep_all(self) -> None:
-        """Store all usage counted so far, before the daemon ends."""
+        """Store all usage counted so far and when the devices were last seen, before the daemon ends."""
         self._keep_usage([])
+        self._keep_last_seen(0)
+
+    def _keep_last_seen(self, every_ms: int) -> None:
+        """Store the devices if they changed, or if the stored time is older than `every_ms`."""
+        seen, kept = self._probe.last_seen, self._kept
+        if seen is None or (kept is not None and seen.ids == kept.ids and seen.at - kept.at <= every_ms):
+            return
+        self._kept = seen
+        text = last_seen.write(seen, paths.machine_id())
+        self._queue.tell(lambda turn: turn.store.set_fact(last_seen.FACT, text))
 
     def _keep_usage(self, jobs: Sequence[Job]) -> None:
         now = now_ms()

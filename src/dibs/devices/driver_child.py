@@ -81,7 +81,7 @@ def answer(library: str | None, skip: Collection[str], known: set[str], say: Say
         problem = nvidia.init_problem(error)
         for record in amd.read(begin) if problem is None else ():
             _told(record, say)
-        say({"end": problem})
+        say({"end": problem, "why": str(error)})
         return known
     say({"count": count})
     records = [_told(record, say) for record in nvidia.read(nvml, skip, begin)]

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dibs import errors
-from dibs.devices import driver_link
+from dibs.devices import driver_link, last_seen
 from dibs.devices.driver_link import Answer, DriverLink
+from dibs.devices.last_seen import LastSeen
 from dibs.devices.nvidia import SLICES
 from dibs.model import devices, units
 from dibs.model.devices import Device, DeviceId, Inventory, Process
@@ -27,8 +28,6 @@ DEADLINE_S = 5.0
 
 #: Seconds. Without persistence mode the first call wakes every card.
 FIRST_DEADLINE_S = 20.0
-
-GONE = "the NVIDIA driver shows no GPU any more; they are shown as last seen. Is it being upgraded?"
 
 MOST_PRETEND = 64
 PRETEND_SIZE = "24G"
@@ -101,7 +100,8 @@ def read(settings: Settings, visible: str | None = None) -> Inventory:
 class Probe:
     """Reads the devices repeatedly, in one thread; any thread may read `latest`.
 
-    `visible` is the CUDA_VISIBLE_DEVICES that restricts us, if any. An invalid `devices` setting raises here.
+    `visible` is the CUDA_VISIBLE_DEVICES that restricts us, if any; `before` is what an earlier process saw. An invalid
+    `devices` setting raises here.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class Probe:
         first_deadline_s: float = FIRST_DEADLINE_S,
         command: Sequence[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        before: LastSeen | None = None,
     ) -> None:
         self.deadline_s = deadline_s
         self.first_deadline_s = first_deadline_s
@@ -121,7 +122,9 @@ class Probe:
         self._visible = visible
         self._link = DriverLink(command or child_command(settings, "read"), clock)
         #: The last complete answer of the driver, before any restriction.
-        self._seen = Inventory(is_known=False)
+        self._seen = Inventory(before.devices if before else (), is_known=False)
+        #: The devices when the driver last showed some, before any restriction; None if it never did.
+        self.last_seen = before
         self.latest = Inventory(is_known=False)
 
     @property
@@ -155,12 +158,16 @@ class Probe:
             found = parse_answer(answer.lines, self._seen, avoided)
         except errors.MachineError as error:
             return replace(self._seen, problem=error.message)
-        if found.problem is None and self._seen.devices and not found.devices:
-            # During a driver upgrade the library is missing for some seconds. Cards do not vanish like that.
-            found = replace(found, problem=GONE)
+        now = int(time.time() * 1000)
+        if found.problem is None and self.last_seen is not None and not found.devices:
+            # The library is missing, as during an upgrade of the driver. Cards do not vanish like that.
+            why = last_seen.absence(self.last_seen, answer.lines[-1].get("why") or found.restriction, now)
+            return replace(self._seen, problem=why, is_known=True)
         if found.problem is not None:
             return replace(self._seen, problem=found.problem)
         self._seen = found
+        if found.devices:
+            self.last_seen = LastSeen(found.devices, now)
         return found
 
     def _whole_answer(self) -> tuple[Answer, dict[str, str]]:

@@ -144,14 +144,16 @@ def _explain_devices(
 
 
 def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reason:
+    if inventory.problem:
+        return Reason(f"needs {units.count_gpus(job.request.gpus)}; {inventory.problem}", "`dibs doctor` says more.")
     named = views.request_devices(inventory, job.request).intersection(inventory.ids)
     told = {d.id: why for d in inventory.devices if d.id in named and (why := capacity.obstacle(d, job.request))}
     out = _by_gpu(told, inventory)
-    why = f" ({', '.join(out[:MOST_TOLD])})" if out else f" ({inventory.problem})" if inventory.problem else ""
+    why = f" ({', '.join(out[:MOST_TOLD])})" if out else ""
     need, choice = units.count_gpus(job.request.gpus), _choice(job)
     is_choosy = len(inventory.usable()) >= job.request.gpus
     hint = f"Without {choice} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
-    if len(named) < job.request.gpus and not inventory.problem:
+    if len(named) < job.request.gpus:
         # There were more devices when it was submitted.
         return Reason(
             f"needs {need}; this machine has {len(named) or 'none'} {'that would do' if choice else 'now'}{why}", hint
