@@ -175,13 +175,17 @@ def _tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
     return tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
 
 
+#: The kinds of token that hold text; since Python 3.12 that of an f-string is one of its own.
+TEXTS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+
+
 def _words_of(path: Path) -> set[str]:
     """Return every name in the code of a file, and every word in its texts that is no docstring."""
     found: set[str] = set()
     for token in _tokens(path):
         if token.type == tokenize.NAME:
             found.add(token.string)
-        elif token.type == tokenize.STRING and not token.string.lstrip("rbf").startswith('"""'):
+        elif token.type in TEXTS and not token.string.lstrip("rbf").startswith('"""'):
             found.update(WORD.findall(token.string))
     return found
 

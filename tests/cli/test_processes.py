@@ -167,7 +167,8 @@ def test_add_imports_few_modules_while_a_daemon_runs(bench: Bench) -> None:
     loaded = set(done.stdout.splitlines()[1].split())
     heavy = {"argparse", "rich", "asyncio", "subprocess", "difflib", "tomllib", "logging", "http.client", "sqlite3"}
     assert not loaded & heavy
-    assert len(loaded) < 140
+    # Each Python loads modules of its own besides.
+    assert sum(name.startswith("dibs") for name in loaded) < 45
 
 
 def test_piped_verbs_do_not_import_rich(bench: Bench) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 
 from dibs.errors import UserError
@@ -24,6 +23,9 @@ ACTIVATORS = frozenset(("conda", "mamba", "micromamba"))
 
 def python_command(words: Sequence[str], environ: Mapping[str, str], cwd: str, path: str) -> str:
     """Return the command that runs a Python file, with the interpreter of the active environment if there is one."""
+    # Only for an error; a submission must load little.
+    import shlex
+
     return shlex.join([_interpreter(environ, cwd, path), *words])
 
 
