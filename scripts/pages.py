@@ -224,6 +224,7 @@ PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.Hello,
     job_answers.JobEvent,
     job_answers.ActionResult,
+    machine_answers.Environments,
     machine_answers.Gpus,
     machine_answers.Timeline,
 )

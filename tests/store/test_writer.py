@@ -801,14 +801,16 @@ def test_a_job_of_the_first_schema_survives_the_upgrade(path):
         "INSERT INTO jobs (command, cwd, request, name, project, priority, env, umask, tags, submitted_at)"
         " VALUES ('old', '/', 1, 'old', 'default', 0, '[]', 18, '[]', 0);"
     )
+    captured = "INSERT INTO environs VALUES (7, x'00', x'00'); UPDATE jobs SET environ = 7, cwd = '/mine' WHERE id = 2;"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(database.read_sql("001_schema.sql"))
-        connection.executescript("INSERT INTO requests VALUES (1, 1, '[]', '[]', '', 0, 0, 0);" + job)
+        connection.executescript("INSERT INTO requests VALUES (1, 1, '[]', '[]', '', 0, 0, 0);" + job + job + captured)
         connection.executescript(f"PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
     with contextlib.closing(Store.open(path)) as store:
         old = store.job(JobId(1)).spec
         assert (old.command, old.script, old.index, old.warn, old.metrics) == ("old", None, None, None, ())
-        assert old.comment is None
+        assert (old.comment, old.environ_from) == (None, "")
+        assert store.folders(9) == [("/mine", 2)]
         assert store.connection.execute("PRAGMA user_version").fetchone() == (len(database.MIGRATIONS),)
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import forking
 from dibs.client import connection
 from dibs.errors import NoDaemon
+from dibs.model import environment
 from dibs.system import paths, processes
 from forking import PATIENCE_S, Forked
 
@@ -141,13 +143,19 @@ class Bench:
     def add(self, command: str | list[str], **fields: Any) -> int:
         """Queue one job; return its id."""
         how = {"command": command} if isinstance(command, str) else {"argv": command}
-        body = {"cwd": str(self.folder), "umask": 0o022, **how, **fields}
+        body = {"cwd": str(self.folder), "umask": 0o022, "environ": self.packed(), **how, **fields}
         return int(self.client.post("/v1/jobs", body)["ids"][0])
 
     def add_many(self, jobs: list[dict[str, Any]], **defaults: Any) -> list[int]:
         """Queue many jobs at once."""
-        body = {"defaults": {"cwd": str(self.folder), "umask": 0o022, **defaults}, "jobs": jobs}
+        common = {"cwd": str(self.folder), "umask": 0o022, "environ": self.packed()}
+        body = {"defaults": {**common, **defaults}, "jobs": jobs}
         return list(self.client.post("/v1/jobs", body)["ids"])
+
+    def packed(self) -> str:
+        """Return the environment of this bench as a client sends it."""
+        environ = {os.fsencode(name): os.fsencode(value) for name, value in self.environ.items()}
+        return b2a_base64(environment.capture(environ), newline=False).decode()
 
     def job(self, job_id: int) -> dict[str, Any]:
         """Return a job as the API shows it."""

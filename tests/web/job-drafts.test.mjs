@@ -15,10 +15,16 @@ for (const text of ["2", "h", "2h1d", "x", "-2h"]) test(`"${text}" is no time`, 
 
 test("only filled fields are sent", () => {
   assert.deepEqual(drafts.defaults(told({})), { gpus: 1 });
-  const all = told({ gpus: "0", cwd: " /x ", env: "A=1\n\nB=x=y", after: "7", priority: "10", time: "2h" });
-  assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
+  const all = told({ gpus: "0", cwd: " /x ", like: "12", env: "A=1\n\nB=x=y", after: "7", priority: "10", time: "2h" });
+  assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", like: 12, env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
   assert.throws(() => drafts.defaults(told({ gpus: "two" })), /got "two"/);
   assert.throws(() => drafts.defaults(told({ env: "A" })), /NAME=VALUE/);
+});
+
+test("an environment is shown with its job, what was active, and its folder", () => {
+  const one = { job: 12, name: "train.py", cwd: "/p", activated: "torch", submitted_at: "" };
+  assert.equal(drafts.environmentLabel(one), "like job 12 · train.py · torch · /p");
+  assert.equal(drafts.environmentLabel({ ...one, activated: null }), "like job 12 · train.py · /p");
 });
 
 test("a sweep is the product of its values, the last one varies fastest", () => {

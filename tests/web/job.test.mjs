@@ -11,10 +11,10 @@ test("a time limit is written in the format of the dialog", () => {
 
 test("a retry with changes starts with all options but masked values", () => {
   const job = {
-    command: "python train.py", gpus: 2, name: "vit", cwd: "/data", env: { LR: "1", API_KEY: "***" }, after: [{ id: 3, when: "done" }, { id: 4, when: "end" }],
+    id: 12, environment: "login shell", command: "python train.py", gpus: 2, name: "vit", cwd: "/data", env: { LR: "1", API_KEY: "***" }, after: [{ id: 3, when: "done" }, { id: 4, when: "end" }],
     priority: 10, time_limit_s: 7200,
   };
-  assert.deepEqual(draftOf(job), { command: "python train.py", gpus: "2", name: "vit", cwd: "/data", env: "LR=1", after: "3,4", priority: "10", time: "2h" });
+  assert.deepEqual(draftOf(job), { command: "python train.py", gpus: "2", name: "vit", cwd: "/data", like: "12", env: "LR=1", after: "3,4", priority: "10", time: "2h" });
 });
 
 const minutes = (count) => Array.from({ length: count }, (_, i) => 60 * i);

@@ -33,6 +33,32 @@ def test_a_job_is_submitted_by_keyboard_only(queue: Bench, page_at: PageAt) -> N
     assert queue.log(job["id"]) == "from the page\n"
 
 
+def test_the_dialog_offers_environments_names_one_and_remembers_it(queue: Bench, page_at: PageAt) -> None:
+    folders = [queue.folder / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+        assert queue.cli("add", "-g", "0", "-C", str(folder), "true", environ={"MARK": folder.name}).returncode == 0
+    first, second = (each["job"] for each in reversed(queue.client.get("/v1/environments")["environments"][:2]))
+    page = page_at("/jobs")
+    page.keyboard.press("n")
+    dialog = page.get_by_role("dialog", name="Submit a job")
+    dialog.get_by_label("Command").fill("echo $MARK")
+    dialog.get_by_label("GPUs").fill("0")
+    dialog.get_by_label("Working folder").fill(str(folders[1]))
+    expect(dialog.get_by_text(f"now: that of job {second}")).to_be_visible()
+    offered = dialog.locator("datalist option").evaluate_all("options => options.map((one) => one.value)")
+    assert offered[:2] == [str(folders[1]), str(folders[0])]
+    dialog.get_by_label("Environment").select_option(str(first))
+    expect(dialog.get_by_text(f"now: that of job {first}")).to_be_visible()
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(re.compile(r"/job/\d+$"))
+    job = queue.until(int(page.url.rsplit("/", 1)[1]))
+    assert (job["environment"], job["cwd"], queue.log(job["id"])) == (f"job {first}", str(folders[1]), "first\n")
+    page.keyboard.press("n")
+    expect(dialog.get_by_label("Environment")).to_have_value(str(first))
+    expect(dialog.get_by_label("Working folder")).to_have_value(str(folders[1]))
+
+
 def test_placeholders_are_counted_and_become_a_sweep(queue: Bench, page_at: PageAt) -> None:
     page = page_at("/jobs")
     page.keyboard.press("n")

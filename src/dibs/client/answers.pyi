@@ -186,6 +186,7 @@ class WholeJob(Job):
     hint: str
     attempts: list[Attempt]
     env: dict[str, str]
+    environment: str | None
     expected_start: ExpectedStart | None
     unknown: Unknown | None
     use: list[Use]

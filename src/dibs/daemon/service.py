@@ -32,7 +32,7 @@ from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, JobId
 from dibs.scheduling.views import Policy
 from dibs.store import writer
-from dibs.system import settings
+from dibs.system import login_shell, settings
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 
@@ -112,6 +112,8 @@ class Daemon:
     question: str = ""
     #: Waits for the running jobs to end, after a drain request.
     closing: asyncio.Task[None] | None = None
+    #: Reads the environment of a login shell, once.
+    _login: asyncio.Task[login_shell.Environment] | None = None
 
     @property
     def devices(self) -> DeviceView:
@@ -207,6 +209,12 @@ class Daemon:
         self._queue.line.collect_for(self.settings.collect_for)
         self.devices.limits = device_check.limits_of(self.settings)
         return waiting
+
+    async def login_environment(self) -> login_shell.Environment:
+        """Return the environment of a login shell, as it was when it was first needed."""
+        if self._login is None:
+            self._login = asyncio.create_task(asyncio.to_thread(login_shell.read, os.environ))
+        return await asyncio.shield(self._login)
 
     def close_when_idle(self, is_wanted: bool) -> None:
         """Start nothing new and stop when no job runs, or cancel that."""

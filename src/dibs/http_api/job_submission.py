@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import gpus, why
+from dibs.http_api import environments, gpus, why
 from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, validation
 from dibs.jobqueue.thread import now_ms
@@ -23,7 +23,7 @@ async def post_jobs(
 ) -> job_answers.DryRun | job_answers.Receipt:
     """Submit one job, or many with common defaults: all of them or none."""
     rules = submission.rules(body)
-    submissions = submission.submissions(body)
+    submissions = await environments.complete(daemon, submission.submissions(body))
     if daemon.devices.is_real and (query.dry_run or any(submission.spec.no_wait for submission in submissions)):
         # The answer depends on which GPUs are free now; the last reading may be hours old.
         await daemon.probe_now()
@@ -42,6 +42,7 @@ async def post_jobs(
 
 async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any]:
     """Submit the jobs of `dibs add`; answer like `post_jobs`, with a receipt and hints only for a terminal."""
+    # The client sends its folder and environment.
     submitted = await _queue(daemon, submission.submissions(body), submission.rules(body))
     answer: dict[str, Any] = {"ids": submitted.ids, "notes": submitted.notes}
     if is_terminal:

@@ -222,6 +222,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
         hint=seen.reason(job).hint if job.is_waiting else "",
         attempts=attempts,
         env=serialization.mask_environ(job.spec.env),
+        environment=job.spec.environ_from or None,
         expected_start=why.expected_start(forecast, seen.inventory),
         unknown=why.unknown_start(forecast),
         use=gpus.use(daemon, reader, job),

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import exchange, job_numbers, wire
+from dibs.http_api import environments, exchange, job_numbers, wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import submission, sweep_answers
 from dibs.http_api.schemas.submission import Name, Word
@@ -132,7 +132,7 @@ async def post_points(daemon: Daemon, id: int, body: PointsIn) -> sweep_answers.
     """Submit the given points that are neither done nor queued nor running."""
     sweep = await daemon.ask(lambda reader: reader.sweep(id))
     names = tuple(dict.fromkeys(name for point in body.points for name in point.params))
-    common = submission.common(body.defaults, names)
+    (common,) = await environments.complete(daemon, [submission.common(body.defaults, names)])
     members = [_member(sweep, point, common.spec.cwd) for point in body.points]
     added = await daemon.do(lambda turn: sweeps.add(turn, id, common, members, again=body.again, is_last=not body.more))
     return sweep_answers.Points({fate.value: count for fate, count in added.fates.items()}, added.notes)

@@ -181,7 +181,7 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
             new.setdefault(_key(one), one)
     if new:
         # The conditions that the model waited for are already met.
-        common = replace(model, after=(), begin_at=None, no_wait=False)
+        common = replace(model, after=(), begin_at=None, no_wait=False, environ_from=f"job {like}")
         turn.store.open_batch(sweep.batch, turn.now)
         _submit(turn, common, list(new.values()), is_held=False)
         _close(turn, sweep.batch)

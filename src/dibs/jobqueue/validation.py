@@ -14,7 +14,7 @@ from dibs.jobqueue import turns
 from dibs.jobqueue.turns import Turn
 from dibs.model import environment, fields, path_templates, selectors, units
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import After, Member, Request, When, default_name
+from dibs.model.jobs import After, JobId, Member, Request, When, default_name
 from dibs.scheduling import feasibility
 from dibs.system import commands
 
@@ -39,8 +39,10 @@ class Submission:
     ignore_foreign: bool = False
     #: Selectors of the jobs it depends on, and the required outcome.
     after: tuple[tuple[str, When], ...] = ()
-    #: The captured environment; None: the daemon's own.
+    #: The captured environment; None: none came with it.
     environ: bytes | None = None
+    #: The job whose environment and folder it takes where it has none.
+    like: JobId | None = None
     #: The text of a script; the command consists of its file and arguments.
     script: bytes | None = None
     is_held: bool = False
@@ -85,7 +87,8 @@ def check_submission(submission: Submission, names: Sequence[str] = path_templat
     for name, _ in spec.env:
         environment.check_given(name)
     check_command(spec)
-    if not spec.cwd.startswith("/"):
+    # Without a folder it gets one later, with its environment.
+    if spec.cwd and not spec.cwd.startswith("/"):
         raise UserError(f'cwd expected an absolute folder, got "{spec.cwd}".')
     if submission.gpus is not None and submission.gpus < 0:
         raise UserError(f"--gpus expected a whole number from 0 up, got {submission.gpus}.")

@@ -31,6 +31,13 @@ def capture(environ: Mapping[bytes, bytes], exclude: Iterable[str] = ()) -> byte
     return environment_names.pack({name: value for name, value in environ.items() if is_kept(name)})
 
 
+def activated(environ: Mapping[bytes, bytes]) -> str | None:
+    """Return the name of the active conda or virtual environment."""
+    venv = environ.get(b"VIRTUAL_ENV", b"").rstrip(b"/").rpartition(b"/")[2]
+    found = venv or environ.get(b"CONDA_DEFAULT_ENV", b"")
+    return found.decode(errors="replace") or None
+
+
 def check_given(name: str) -> None:
     """Refuse a variable that dibs sets: a value given by hand would name devices the job does not hold."""
     if name in DEVICE_NAMES:

@@ -97,6 +97,8 @@ PAIRS = Coder(WORDS.encode, _pairs)
 TROUBLES = Coder(lambda troubles: ",".join(trouble.value for trouble in troubles), _troubles)
 WARN = Coder(lambda warn: None if warn is None else json.dumps([warn.signal, warn.before_s]), _warn)
 
+#: The source of an environment that came with the submission.
+SUBMITTER = "submitter"
 #: Maximum length of a path or command, and of a name, in characters.
 LONG, SHORT = 4096, 1000
 
@@ -125,6 +127,8 @@ class JobSpec:
     visible: str | None = field(default=None, metadata=_plain("--visible", is_shown=False, choices=("uuid", "index")))
     #: Content id of the captured environment in the store.
     environ_id: int | None = field(default=None, metadata=_internal(column="environ"))
+    #: Where that environment comes from: `SUBMITTER`, "job 12", or what `login_shell.read` says; empty: not known.
+    environ_from: str = field(default="", metadata=_internal())
     after: tuple[After, ...] = field(
         default=(), metadata=_special("after", "--after", "--after-any", "--after-end", "--dependency", column="")
     )

@@ -105,7 +105,7 @@ def job_to_json(
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
     """Return the JSON of a job that a dry run would submit; the keys are those of a job."""
     beside = {"env": mask_environ(spec.env), "output": spec.output, "stderr": spec.stderr}
-    return _spec_to_json(spec) | beside
+    return _spec_to_json(spec) | beside | {"environment": spec.environ_from or None}
 
 
 def _spec_to_json(spec: JobSpec) -> dict[str, Any]:

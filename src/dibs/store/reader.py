@@ -419,6 +419,10 @@ class Reader:
         row = self._ask("environ", {"id": environ_id}).fetchone()
         return bytes(row[0]) if row else b""
 
+    def folders(self, most: int, cwd: str | None = None) -> list[tuple[str, JobId]]:
+        """Return the latest folders, or this one, each with its newest job that brought its own environment."""
+        return [(folder, JobId(job_id)) for folder, job_id in self._ask("folders", {"cwd": cwd, "most": most})]
+
     def script(self, script_id: int | None) -> bytes | None:
         """Return the text of a script; None if there is none."""
         row = None if script_id is None else self._ask("script", {"id": script_id}).fetchone()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dibs.devices.usage import Key, Minute, Sample, Use
 from dibs.errors import Bug
-from dibs.model import lifecycle, ranks, selectors
+from dibs.model import fields, lifecycle, ranks, selectors
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import WAITING, After, Job, JobId, Member, Outcome, Request, State
 from dibs.scheduling import durations
@@ -151,6 +151,7 @@ class Store(Reader):
             for job_id, spec in enumerate(many, first)
         )
         self.connection.executemany(self.queries["add_job"], new)
+        self._keep_folders(enumerate(many, first))
         return self._submitted(first, [spec.after for spec in many])
 
     def submit_alike(self, spec: JobSpec, members: Sequence[Member], now: int) -> list[JobId]:
@@ -161,7 +162,15 @@ class Store(Reader):
         self.connection.executemany(self.queries["arrive"], map(rows.arriving_row, itertools.count(), members))
         self._ask("add_arriving", row | {"first": first, "rank_of_0": ranks.ZERO})
         self._ask("clear_arriving")
+        self._keep_folders([(first + len(members) - 1, spec)])
         return self._submitted(first, [spec.after] * len(members))
+
+    def _keep_folders(self, many: Iterable[tuple[int, JobSpec]]) -> None:
+        """Remember the last job of each folder whose submitter sent its environment."""
+        last = {spec.cwd: job_id for job_id, spec in many if spec.environ_from == fields.SUBMITTER}
+        self.connection.executemany(
+            self.queries["keep_folder"], ({"cwd": cwd, "job": job_id} for cwd, job_id in last.items())
+        )
 
     def _submitted(self, first: int, afters: Sequence[tuple[After, ...]]) -> list[JobId]:
         needs = (

@@ -162,6 +162,8 @@ class WholeJob(Job, kw_only=True):
     hint: str
     attempts: list[Attempt]
     env: dict[str, str]
+    #: Where its environment comes from: "submitter", "job 12", "login shell" or "user database"; null: not known.
+    environment: str | None
     expected_start: ExpectedStart | None
     unknown: Unknown | None
     use: list[Use]

@@ -248,3 +248,20 @@ class DaemonStop(Struct):
     """The process that stops."""
 
     pid: int
+
+
+class Environment(Struct):
+    """A folder that was used from a shell, and its newest job."""
+
+    job: int
+    name: str
+    cwd: str
+    #: The conda or virtual environment that was active.
+    activated: str | None
+    submitted_at: Moment
+
+
+class Environments(Struct):
+    """The folders and environments that a submission can choose from, newest first."""
+
+    environments: list[Environment]

@@ -22,7 +22,7 @@ from dibs.http_api import wire
 from dibs.jobqueue import edits, validation
 from dibs.logs import patterns
 from dibs.model import arrays, fields, path_templates, scripts, serialization
-from dibs.model.jobs import RETRIED_BY_DEFAULT, Member, Trouble, Warn, When, default_name
+from dibs.model.jobs import RETRIED_BY_DEFAULT, JobId, Member, Trouble, Warn, When, default_name
 
 #: Rules for a whole submission.
 RULES = ("at_once", "halt_after")
@@ -80,9 +80,14 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
 
     command: str | None = None
     argv: list[str] | None = None
+    #: Default: the folder of `like`, else the one last used from a shell, else the home.
     cwd: Word | None = None
-    #: Base64 of a packed environment.
+    #: Base64 of a packed environment. Default: that of `like`, else of the last submission from a shell in this
+    #: folder, else of a login shell.
     environ: str | None = None
+    #: The job whose environment and folder it takes.
+    like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)] | None = None
+    #: Variables that are added to the environment.
     env: dict[str, str] = {}
     gpus: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None
     gpu_ids: list[Word] | None = None
@@ -183,6 +188,8 @@ def change(body: Any) -> edits.Change:
     if fixed:
         raise UserError(f"{sorted(fixed)[0]} cannot be changed after submission.")
     given = {key: body[key] for key in keys if body[key] is not None}
+    if "cwd" in keys:
+        given.setdefault("cwd", os.path.expanduser("~"))
     if not {"command", "argv"} & given.keys():
         if keys & {"command", "argv"}:
             raise UserError("expected a command, got none.")
@@ -278,8 +285,9 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
     spec = fields.JobSpec(
         command=job.command if job.command is not None else _joined(job),
         argv=None if job.argv is None else tuple(job.argv),
-        cwd=job.cwd or os.path.expanduser("~"),
+        cwd=job.cwd or "",
         env=tuple(job.env.items()),
+        environ_from="" if job.environ is None else fields.SUBMITTER,
         tags=tuple(dict.fromkeys(job.tags)),
         begin_at=None if job.begin_at is None else _read(job.begin_at, serialization.parse_moment, BEGIN_AT),
         retry_on=tuple(_read(word, Trouble, RETRY_ON) for word in job.retry_on or ()) or RETRIED_BY_DEFAULT,
@@ -301,6 +309,7 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         ignore_foreign=job.ignore_foreign,
         after=tuple((need.select, _read(need.when, When, AFTER)) for need in job.after),
         environ=_decoded(job.environ, "environ"),
+        like=None if job.like is None else JobId(job.like),
         script=_script(job),
         is_held=job.hold,
     )

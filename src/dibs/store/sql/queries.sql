@@ -28,6 +28,12 @@ SELECT id FROM environs WHERE digest = :digest
 -- name: environ
 SELECT body FROM environs WHERE id = :id
 
+-- name: keep_folder
+INSERT INTO folders (cwd, job) VALUES (:cwd, :job) ON CONFLICT (cwd) DO UPDATE SET job = excluded.job
+
+-- name: folders
+SELECT cwd, job FROM folders WHERE cwd = coalesce(:cwd, cwd) ORDER BY job DESC LIMIT :most
+
 -- name: add_script
 INSERT INTO scripts (digest, body) VALUES (:digest, :body) ON CONFLICT DO NOTHING
 

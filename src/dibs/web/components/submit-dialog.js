@@ -4,6 +4,7 @@ import { plural, starts } from "../core/format.js";
 import * as drafts from "../core/job-drafts.js";
 import { go } from "../core/router.js";
 import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
 import { html, useEffect, useState } from "../vendor/ui.js";
 import { Command, Field, Problem } from "./common.js";
 import { close, Dialog } from "./dialogs.js";
@@ -13,14 +14,26 @@ import * as toasts from "./toasts.js";
 const PAUSE_MS = 350;
 const PRIORITIES = [["100", "urgent"], ["10", "high"], ["0", "normal"], ["-10", "low"]];
 
-/** @typedef {{expected_start: import("../core/types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null, notes: string[], jobs: {cwd: string}[]}} Rehearsal */
+/** Where the browser keeps the folder and the environment of the last submission. */
+const KEY = "dibs.submit";
+
+/** @typedef {import("../core/types.js").Environment} Environment */
+/** @typedef {{expected_start: import("../core/types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null, notes: string[], jobs: {cwd: string, environment: string}[]}} Rehearsal */
 
 /** @param {{draft: Partial<drafts.Told>}} props what to begin with: a job that is to be run with changes */
 export default function Submit({ draft }) {
-  const [told, setTold] = useState({ ...drafts.EMPTY, ...draft });
+  const [told, setTold] = useState({ ...drafts.EMPTY, ...remembered(), ...draft });
   const [error, setError] = useState(/** @type {unknown} */ (null));
   const [isSending, setSending] = useState(false);
   const { rehearsal, problem } = useRehearsal(told);
+  /** @type {import("../core/use-answer.js").Answer<import("../core/types.js").Environments>} */
+  const { data } = useAnswer("/v1/environments");
+  const recent = data?.environments ?? [];
+  useEffect(() => {
+    // The job that was chosen last time may have been deleted.
+    const isKnown = recent.some((one) => String(one.job) === told.like) || told.like === draft.like;
+    if (data && !isKnown) setTold((now) => ({ ...now, like: "" }));
+  }, [data]);
   const names = drafts.placeholders(told.command);
   const many = drafts.countOf(told);
   const same = told.command.trim() && many && !problem ? drafts.line(told) : "";
@@ -35,6 +48,7 @@ export default function Submit({ draft }) {
     setSending(true);
     try {
       const { text, path } = names.length ? await sendSweep(told) : await sendJob(told);
+      localStorage.setItem(KEY, JSON.stringify({ cwd: told.cwd.trim(), like: told.like }));
       close();
       toasts.show(text);
       go(path);
@@ -63,9 +77,13 @@ export default function Submit({ draft }) {
       <${Field} label="Priority"><select value=${told.priority} onChange=${set("priority")}>
         ${PRIORITIES.map(([value, text]) => html`<option key=${value} value=${value} selected=${value === told.priority}>${text}</option>`)}
       </select></${Field}>
-      <${Field} label="Working folder" class="half" hint="empty: your home"><input type="text" spellcheck=${false} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
+      <${Field} label="Working folder" class="half" hint="empty: the one last used from a shell"><input type="text" list="recent-folders" spellcheck=${false} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
+      <datalist id="recent-folders">${recent.map(({ cwd }) => html`<option key=${cwd} value=${cwd} />`)}</datalist>
       <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck=${false} value=${told.after} onInput=${set("after")} /></${Field}>
-      <${Field} label="Environment" class="all" hint="a line for each NAME=VALUE; the rest is the daemon's environment">
+      <${Field} label="Environment" class="all" hint=${rehearsal ? `now: ${from(rehearsal.jobs[0].environment)}` : undefined}>
+        <${Environments} recent=${recent} like=${told.like} onChange=${set("like")} />
+      </${Field}>
+      <${Field} label="Variables" class="all" hint="one NAME=VALUE per line, added to the environment">
         <textarea rows="2" spellcheck=${false} value=${told.env} onInput=${set("env")}></textarea>
       </${Field}>
       <div class="all" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} /></div>
@@ -77,6 +95,36 @@ export default function Submit({ draft }) {
       </footer>
     </form>
   </${Dialog}>`;
+}
+
+/**
+ * The choice of an environment.
+ * @param {{recent: Environment[], like: string, onChange: (event: any) => void}} props
+ */
+function Environments({ recent, like, onChange }) {
+  const known = recent.some((one) => String(one.job) === like);
+  return html`<select value=${like} onChange=${onChange}>
+    <option value="" selected=${!like}>automatic: the last submission from a shell in this folder, else a login shell</option>
+    ${like && !known && html`<option value=${like} selected>like job ${like}</option>`}
+    ${recent.map((one) => html`<option key=${one.job} value=${one.job} selected=${String(one.job) === like}>${drafts.environmentLabel(one)}</option>`)}
+  </select>`;
+}
+
+/** Return the source of an environment in words. @param {string} source */
+function from(source) {
+  if (source === "user database") return "a minimal one, because your login shell failed";
+  return source === "login shell" ? "that of a login shell" : `that of ${source}`;
+}
+
+/** Return the folder and the environment of the last submission. @returns {Partial<drafts.Told>} */
+function remembered() {
+  try {
+    const { cwd = "", like = "" } = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    return { cwd: String(cwd), like: String(like) };
+  } catch {
+    // Another version of the page may have written something else.
+    return {};
+  }
 }
 
 /** Where and when it would start. @param {{rehearsal: Rehearsal | null, problem: unknown}} props */

@@ -6,7 +6,8 @@
  * @property {string} gpus
  * @property {string} name
  * @property {string} cwd
- * @property {string} env lines NAME=VALUE
+ * @property {string} like the number of the job whose environment it takes; empty: the daemon chooses
+ * @property {string} env lines NAME=VALUE that are added to the environment
  * @property {string} after a selector such as 12 or name:prep*
  * @property {string} priority
  * @property {string} time such as 2h or 1d12h
@@ -14,7 +15,7 @@
  */
 
 /** @type {Told} */
-export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", env: "", after: "", priority: "0", time: "", values: {} };
+export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", like: "", env: "", after: "", priority: "0", time: "", values: {} };
 /** Most runs that the dialog submits; use `dibs sweep` for more. */
 export const MOST_RUNS = 2000;
 
@@ -69,11 +70,17 @@ export function defaults(told) {
   return {
     gpus,
     ...(told.cwd.trim() && { cwd: told.cwd.trim() }),
+    ...(told.like && { like: Number(told.like) }),
     ...(told.env.trim() && { env: variables(told.env) }),
     ...(told.after.trim() && { after: [{ select: told.after.trim() }] }),
     ...(Number(told.priority) !== 0 && { priority: Number(told.priority) }),
     ...(told.time.trim() && { time_limit_s: seconds(told.time) }),
   };
+}
+
+/** Return how the choice of an environment is shown. @param {import("./types.js").Environment} one */
+export function environmentLabel({ job, name, activated, cwd }) {
+  return [`like job ${job}`, name, activated, cwd].filter(Boolean).join(" · ");
 }
 
 /** Return the values typed for a placeholder. @param {Pick<Told, "values">} told @param {string} name */

@@ -155,6 +155,7 @@
  * @property {string} hint
  * @property {Attempt[]} attempts
  * @property {Record<string, string>} env
+ * @property {string | null} environment
  * @property {ExpectedStart | null} expected_start
  * @property {Unknown | null} unknown
  * @property {Use[]} use
@@ -194,6 +195,16 @@
  * @property {number} [jobs]
  * @property {number} [bytes]
  * @property {number[]} [needed]
+ *
+ * @typedef {object} Environment A folder that was used from a shell, and its newest job.
+ * @property {number} job
+ * @property {string} name
+ * @property {string} cwd
+ * @property {string | null} activated
+ * @property {string} submitted_at
+ *
+ * @typedef {object} Environments The folders and environments that a submission can choose from, newest first.
+ * @property {Environment[]} environments
  *
  * @typedef {object} Process A process that the driver reports on a GPU.
  * @property {number} pid

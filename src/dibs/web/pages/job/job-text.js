@@ -17,6 +17,7 @@ export function draftOf(job) {
     gpus: String(job.gpus),
     name: job.name,
     cwd: job.cwd,
+    like: job.environment ? String(job.id) : "",
     env: env.map(([name, value]) => `${name}=${value}`).join("\n"),
     after: job.after.map((need) => need.id).join(","),
     priority: String(job.priority),

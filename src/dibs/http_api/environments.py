@@ -1,0 +1,81 @@
+"""`GET /v1/environments`, and the environment and folder of submissions that bring none: those from the page, say.
+
+In this order: those of the job that `like` names, of the last submission from a shell in the folder, of a login shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dibs.daemon.service import Daemon
+from dibs.errors import UserError
+from dibs.http_api.schemas import machine_answers
+from dibs.jobqueue.validation import Submission
+from dibs.model import environment, serialization
+from dibs.model.jobs import JobId
+from dibs.store.writer import Reader
+
+#: The folders that are offered.
+MOST_FOLDERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a submission without an environment starts from."""
+
+    cwd: str
+    environ: bytes
+    source: str
+
+
+async def complete(daemon: Daemon, submissions: Sequence[Submission]) -> list[Submission]:
+    """Return the submissions, each with an environment and a folder."""
+    wanted = {(one.spec.cwd, one.like) for one in submissions if one.environ is None or not one.spec.cwd}
+    bases = {(cwd, like): await _base(daemon, cwd, like) for cwd, like in wanted}
+    return [_completed(one, bases.get((one.spec.cwd, one.like))) for one in submissions]
+
+
+async def _base(daemon: Daemon, cwd: str, like: JobId | None) -> Base:
+    found = await daemon.ask(lambda reader: _stored(reader, cwd, like))
+    if found is not None:
+        return found
+    variables, source = await daemon.login_environment()
+    home = variables[b"HOME"].decode(errors="surrogateescape")
+    return Base(cwd or home, environment.capture(variables, daemon.settings.env_exclude), source)
+
+
+def _stored(reader: Reader, cwd: str, like: JobId | None) -> Base | None:
+    folders = reader.folders(1, cwd or None) if like is None else [(reader.job(like).spec.cwd, like)]
+    for folder, job_id in folders:
+        environ_id = reader.job(job_id).spec.environ_id
+        if environ_id is None:
+            raise UserError(f"job {job_id} has no stored environment.", "Name another job.")
+        return Base(cwd or folder, reader.environ(environ_id), f"job {job_id}")
+    return None
+
+
+def _completed(submission: Submission, base: Base | None) -> Submission:
+    if base is None:
+        return submission
+    spec = replace(submission.spec, cwd=base.cwd)
+    if submission.environ is not None:
+        return replace(submission, spec=spec)
+    return replace(submission, spec=replace(spec, environ_from=base.source), environ=base.environ)
+
+
+def get_environments(reader: Reader) -> machine_answers.Environments:
+    """Return the folders last used from a shell, each with its newest job, whose environment `like` takes."""
+    return machine_answers.Environments([_shown(reader, *found) for found in reader.folders(MOST_FOLDERS)])
+
+
+def _shown(reader: Reader, folder: str, job_id: JobId) -> machine_answers.Environment:
+    job = reader.job(job_id)
+    variables = serialization.unpack_environ(reader.environ(job.spec.environ_id))
+    return machine_answers.Environment(
+        job=job.id,
+        name=job.spec.name,
+        cwd=folder,
+        activated=environment.activated(variables),
+        submitted_at=serialization.moment(job.submitted_at),
+    )
