@@ -53,6 +53,19 @@ def test_options_may_follow_the_command_and_an_argument_list_comes_after_dashes(
     assert lines("-p", "a=1", "true {a}", "--name", "n") == ["true 1"]
 
 
+@pytest.mark.parametrize("program", ["train.py", "src/train.py"])
+def test_a_wandb_file_without_a_name_is_named_after_its_program(here: Path, program: str) -> None:
+    text = f"program: {program}\nmethod: grid\nparameters:\n  lr: {{values: [1, 2]}}\n"
+    (here / "sweep.yaml").write_text(text)
+    (here / "named.yaml").write_text(f"name: mine\n{text}")
+    (here / "other.yaml").write_text(text.replace("train", "test"))
+    first = sweep.read(parse("sweep.yaml")).name
+    assert first.startswith("train.py-")
+    assert sweep.read(parse("named.yaml")).name == "mine"
+    assert sweep.read(parse("other.yaml")).name.startswith("test.py-")
+    assert sweep.read(parse("sweep.yaml", "--", "true", "{lr}")).name.startswith("true-")
+
+
 def test_the_default_name_depends_only_on_command_and_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sweep.read(parse("true {a}", "-p", "a", "1")).name
     assert first.startswith("true-")

@@ -307,6 +307,7 @@ RANDOM = "method: random\nprogram: t\nparameters: {a: "
         (GRID, "parameters: expected names with values, got nothing."),
         (f"{ONE}run_cap: x", 'run_cap: expected a whole number from 1 up, got "x".'),
         (f"{ONE}command: ['${{envvar:X}}']", 'got "${envvar:X}"'),
+        ("method: grid\nprogram: []\nparameters: {a: {value: 1}}", "expected program to be a file, got a list."),
         (f"{ONE}command: []", "command: expected a list of words, got a list."),
         ("method: grid\nparamters: {}", 'unknown key "paramters". Did you mean parameters?'),
         (f"{RANDOM}{{distribution: beta}}}}", "a: expected distribution to be one of constant"),

@@ -144,9 +144,9 @@ def _with_file(args: Args, sweep: Sweep) -> Args:
 
 def _default_name(sweep: Sweep, cwd: str) -> str:
     """Return the name of an unnamed sweep: the program and a hash of template and folder."""
-    source = sweep.command.source if sweep.command else ""
-    mark = hashlib.sha256(f"{source}\0{cwd}".encode()).hexdigest()[:6]
-    program = default_name(source).translate(str.maketrans("/*+?[]{}", "________")) or "sweep"
+    source, script = (sweep.command.source, sweep.command.program) if sweep.command else ("", "")
+    mark = hashlib.sha256(f"{script}{source}\0{cwd}".encode()).hexdigest()[:6]
+    program = default_name(script or source).translate(str.maketrans("/*+?[]{}", "________")) or "sweep"
     return f"{program}-{mark}"
 
 

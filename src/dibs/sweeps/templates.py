@@ -78,6 +78,8 @@ class Template:
     is_shell: bool
     #: As it was typed.
     source: str
+    #: The script that it runs, if its source does not name it.
+    program: str = ""
 
     def fields(self) -> Iterator[Field]:
         """Yield all placeholders."""

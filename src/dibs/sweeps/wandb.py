@@ -83,23 +83,30 @@ def command(document: Mapping[str, Node]) -> Template:
             words = []
         if not words:
             raise UserError(f"expected a list of words, got {nodes.kind(node)}.")
-        program = document.get("program")
-        return Template(tuple(_word(word, program) for word in words), False, " ".join(words))
+        program = _program(document.get("program"))
+        return Template(tuple(_word(word, program) for word in words), False, " ".join(words), program)
 
 
-def _word(word: str, program: Node) -> tuple[Piece, ...]:
+def _program(node: Node) -> str:
+    try:
+        return "" if node is None else nodes.text(node)
+    except ValueError:
+        raise UserError(f"expected program to be a file, got {nodes.kind(node)}.") from None
+
+
+def _word(word: str, program: str) -> tuple[Piece, ...]:
     pieces = [_macro(piece, program) if MACRO.fullmatch(piece) else piece for piece in MACRO.split(word)]
     return tuple(piece for piece in pieces if piece) or ("",)
 
 
-def _macro(written: str, program: Node) -> Piece:
+def _macro(written: str, program: str) -> Piece:
     name = written[2:-1].partition(":")[0]
     if name in ARGUMENTS:
         return Field("args", ARGUMENTS[name])
     if name == "program":
-        if program is None:
+        if not program:
             raise UserError("expected the key program, which ${program} stands for, got none.")
-        return nodes.text(program)
+        return program
     if name in ("env", "interpreter"):
         return "/usr/bin/env" if name == "env" else "python"
     known = ", ".join(f"${{{one}}}" for one in ("env", "interpreter", "program", *ARGUMENTS))
