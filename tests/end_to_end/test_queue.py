@@ -107,6 +107,21 @@ def test_a_job_gets_its_environment(bench: Bench) -> None:
     assert (bench.home / "jobs" / str(job) / "checkpoint").is_dir()
 
 
+def test_jobs_on_one_gpu_have_ports_of_their_own_also_after_a_restart(bench: Bench) -> None:
+    def ports(many: int) -> set[str]:
+        ids = [bench.add("echo $MASTER_ADDR:$MASTER_PORT:$PET_MASTER_PORT:$DIBS_PORT", gpus=1) for _ in range(many)]
+        return {bench.log(bench.until(job_id)["id"]) for job_id in ids}
+
+    before = ports(3)
+    bench.kill()
+    bench.start()
+    after = ports(3)
+    assert len(before | after) == 6
+    for line in before | after:
+        address, *same = line.strip().split(":")
+        assert (address, len(set(same))) == ("127.0.0.1", 1)
+
+
 def test_logs_and_checkpoints_may_be_stored_elsewhere(tmp_path: Path) -> None:
     bench = Bench(tmp_path, DIBS_FILES=str(tmp_path / "files"))
     try:

@@ -93,6 +93,9 @@ def test_a_job_gets_all_documented_variables():
         "DIBS_CHECKPOINT_DIR": "/files/jobs/7/checkpoint",
         "DIBS_REPORT": "/files/jobs/7/1/report.jsonl",
         "DIBS_PORT": "4567",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "4567",
+        "PET_MASTER_PORT": "4567",
         "DIBS_STOP": "TERM@30",
         "DIBS_HOME": "/state",
     }
@@ -113,13 +116,15 @@ def test_a_job_without_devices_sees_none(visible):
     assert (shown["CUDA_VISIBLE_DEVICES"], shown["DIBS_GPU_INDICES"]) == ("", "")
 
 
-def test_a_job_on_two_devices_gets_a_rendezvous_address():
-    shown = seen(0, 1)
+@pytest.mark.parametrize("devices", [(0,), (0, 1)])
+def test_a_job_on_devices_gets_a_rendezvous_address(devices):
+    """One device is enough: two jobs with one process each would meet at the same default port otherwise."""
+    shown = seen(*devices)
     assert [shown[name] for name in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT")] == ["127.0.0.1", "4567", "4567"]
 
 
-def test_a_job_on_one_device_gets_no_rendezvous_address():
-    assert not {"MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"} & set(seen(0))
+def test_a_job_without_devices_gets_no_rendezvous_address():
+    assert not {"MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"} & set(seen())
 
 
 @pytest.mark.parametrize("name", ["PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "PET_MASTER_PORT"])

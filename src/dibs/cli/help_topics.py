@@ -39,7 +39,7 @@ VARIABLES = (
     ("DIBS_PORT", "a free TCP port, for torchrun and the like"),
     ("DIBS_STOP", "TERM@30: the signal of a stop, and the seconds from it to KILL"),
     ("DIBS_WARN", "with --signal: USR1@120, the signal, and the seconds from it to the time limit"),
-    ("MASTER_ADDR, MASTER_PORT", "with two GPUs or more, unless they are set"),
+    ("MASTER_ADDR, MASTER_PORT", "with a GPU, unless they are set"),
     ("PYTHONUNBUFFERED", "1, unless it is set"),
 )
 STATES = (

@@ -6,10 +6,8 @@ no process it starts can inherit one by accident.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import capacity
 from dibs.store import call_files
-from dibs.system import commands, processes, refusals
+from dibs.system import commands, ports, processes, refusals
 from dibs.system.settings import Settings
 
 
@@ -69,7 +67,7 @@ class Local:
             captured,
             inventory,
             visible=spec.visible or self.settings.visible,
-            port=free_port(),
+            port=ports.free(str(self.files.home), job.id, job.attempt),
             folder=self.files.folder(job),
             grace_s=self.settings.grace,
             own=self._own_names(),
@@ -209,10 +207,3 @@ class Local:
             return is_stopped and processes.send(pidfd, signal.SIGKILL)
         finally:
             os.close(pidfd)
-
-
-def free_port() -> int:
-    """Return a TCP port that is currently free on loopback."""
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -68,10 +68,14 @@ def for_devices(inventory: Inventory, ids: Sequence[DeviceId], visible: str) -> 
 FRUGAL = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def polite(devices: int, port: int, *, is_sharing: bool = False) -> dict[str, str]:
-    """Return defaults for a command on this many devices: unbuffered output, rendezvous address, memory use."""
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
-    return {"PYTHONUNBUFFERED": "1"} | (meeting if devices > 1 else {}) | (FRUGAL if is_sharing else {})
+def polite(*, is_sharing: bool = False) -> dict[str, str]:
+    """Return defaults for every command: unbuffered output, and memory use on shared devices."""
+    return {"PYTHONUNBUFFERED": "1"} | (FRUGAL if is_sharing else {})
+
+
+def meeting(port: int) -> dict[str, str]:
+    """Return defaults for a command on devices: where its processes meet. One device is enough for several of them."""
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
 
 
 def for_job(
@@ -119,7 +123,8 @@ def for_job(
     if job.spec.is_slurm:
         forced |= _slurm(job)
     env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
-    for name, value in polite(len(job.allocation), port, is_sharing=job.spec.request.vram > 0).items():
+    defaults = polite(is_sharing=job.spec.request.vram > 0) | (meeting(port) if job.allocation else {})
+    for name, value in defaults.items():
         env.setdefault(os_bytes(name), os_bytes(value))
     return env
 

@@ -14,7 +14,7 @@ from dibs.model import environment, environment_names, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
-from dibs.system import settings
+from dibs.system import ports, settings
 from dibs.system.process_tree import NEVER
 
 SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."
@@ -87,21 +87,22 @@ class Environs:
         theirs = {os.fsencode(name) for name in environment_names.DEVICE_NAMES}
         self._base = {name: value for name, value in os.environb.items() if name not in theirs}
         self._made: dict[tuple[str, ...], dict[bytes, bytes]] = {}
+        #: How many commands got a port.
+        self._commands = 0
 
     def of(self, slot: Slot) -> dict[bytes, bytes]:
-        """Return the environment for a slot; each command on several GPUs gets a new port."""
-        if len(slot.devices) > 1:
-            from dibs.engines import local
-
-            return self._make(slot.devices, local.free_port())
+        """Return the environment for a slot; each command on GPUs gets a port of its own."""
         if slot.devices not in self._made:
-            self._made[slot.devices] = self._make(slot.devices, 0)
-        return self._made[slot.devices]
+            self._made[slot.devices] = self._make(slot.devices)
+        if not slot.devices:
+            return self._made[slot.devices]
+        self._commands += 1
+        meeting = environment.meeting(ports.free(f"pipe {os.getpid()}", self._commands))
+        return _encoded(meeting) | self._made[slot.devices]
 
-    def _make(self, ids: Sequence[str], port: int) -> dict[bytes, bytes]:
+    def _make(self, ids: Sequence[str]) -> dict[bytes, bytes]:
         own = environment.for_devices(self._inventory, [DeviceId(device) for device in ids], self._visible)
-        polite = environment.polite(len(ids), port, is_sharing=self._is_sharing)
-        return _encoded(polite) | self._base | _encoded(own)
+        return _encoded(environment.polite(is_sharing=self._is_sharing)) | self._base | _encoded(own)
 
 
 def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
