@@ -22,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 #: Each distribution and its folder in the repository.
 DISTRIBUTIONS = {"dibs": ".", "dibs-compat": "compat"}
+#: The oldest Python of each. That of dibs is for `import dibs` inside jobs, which needs no dependency.
+PYTHONS = {"dibs": ">=3.9", "dibs-compat": ">=3.11"}
 #: Files without which an installed dibs would lack something that no import notices.
 NEEDED = ("dibs/web/index.html", "dibs/py.typed", "data/scripts/dibs", "data/share/man/man1/dibs.1")
 
@@ -74,10 +76,13 @@ def check_metadata(files: list[Path], version: str) -> None:
         found = {name: fields[name] for name in ("Version", "Requires-Python", "License-Expression")}
         if fields["Name"] not in DISTRIBUTIONS or found != {
             "Version": version,
-            "Requires-Python": ">=3.11",
+            "Requires-Python": PYTHONS[fields["Name"]],
             "License-Expression": "MIT",
         }:
             raise Failed(f"unexpected metadata in {path.name}: {fields['Name']} {found}.")
+        needs = [need for need in fields.get_all("Requires-Dist", []) if "python_version >=" not in need]
+        if fields["Name"] == "dibs" and (more := [need for need in needs if "extra ==" not in need]):
+            raise Failed(f"{path.name} requires {', '.join(more)} inside jobs. Add a marker in pyproject.toml.")
         if fields["Name"] == "dibs-compat" and f"dibs=={version}" not in fields.get_all("Requires-Dist", []):
             raise Failed(f"{path.name} does not require dibs=={version}. Correct compat/pyproject.toml.")
         if path.name.startswith("dibs-") and path.suffix == ".whl":

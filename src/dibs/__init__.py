@@ -4,7 +4,8 @@
     job.wait()
     print(job.state, job.log())
 
-Importing this package is cheap and needs only the standard library; names load on first use.
+Importing this package is cheap and needs only the standard library; names load on first use. What programs use inside
+a job (`INSIDE_JOBS`) works from Python 3.9 on, the rest from 3.11 on.
 """
 
 import sys
@@ -48,12 +49,22 @@ _HOMES = {
     "submit_many": "python_api.jobs",
 }
 __all__ = sorted(_HOMES)
+#: What works before Python 3.11, and the modules that differ there.
+INSIDE_JOBS = ("__version__", "checkpoint_dir", "errors", "is_stopping", "lease", "on_stop", "params", "report")
+_OLD_HOMES = {"lease": "python_api.lease_command"}
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'dibs' has no attribute '{name}'")
+    if sys.version_info < (3, 11):
+        if name not in INSIDE_JOBS:
+            have = ".".join(map(str, sys.version_info[:2]))
+            raise ImportError(
+                f"dibs.{name} needs Python 3.11 or newer, this is {have}; the command `dibs` does the same."
+            )
+        home = _OLD_HOMES.get(name, home)
     # Not importlib: runners load this package too and should not pay for it.
     __import__(f"dibs.{home or name}")
     module = sys.modules[f"dibs.{home or name}"]

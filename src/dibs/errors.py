@@ -19,6 +19,7 @@ A message is one line: what was expected, what came, and what to do next. `hint`
 
 Pure.
 Lean.
+Python 3.9.
 """
 
 

@@ -21,7 +21,7 @@ from dibs import errors
 from dibs.cli.verbs import lease as typed_lease
 from dibs.leases import tickets
 from dibs.leases.device_lease import folder
-from dibs.python_api import keywords, lease
+from dibs.python_api import keywords, lease, process_devices
 
 
 @pytest.fixture(autouse=True)
@@ -262,7 +262,7 @@ def test_a_process_with_initialized_cuda_cannot_lease(monkeypatch: pytest.Monkey
     ],
 )
 def test_initialized_cuda_is_detected_by_open_files(opened: list[str], says: str | None) -> None:
-    why = lease.describe_cuda_use(False, opened)
+    why = process_devices.describe_cuda_use(False, opened)
     assert why is None if says is None else str(why).startswith(says)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -188,6 +188,28 @@ def test_stop_signals_are_read_from_the_environment() -> None:
         on_stop.stop_signals({"DIBS_WARN": "soon"})
 
 
-def test_a_callback_must_be_a_function() -> None:
-    with pytest.raises(UserError, match="on_stop expected a function of the seconds left, got 12"):
-        on_stop.on_stop(12)  # type: ignore[type-var]
+def test_a_callback_may_take_the_seconds_or_nothing(programs: list[Program]) -> None:
+    """A parameter with a default of its own is not for the seconds."""
+    text = """
+class Trainer:
+    def save(self): say('method')
+dibs.on_stop(lambda: say('nothing'))
+dibs.on_stop(lambda left_s: say('seconds', left_s))
+dibs.on_stop(lambda path='model.pt': say('default', path))
+dibs.on_stop(lambda *rest: say('rest', *rest))
+dibs.on_stop(Trainer().save)
+say('ready')
+while True: signal.pause()
+"""
+    programs.append(program := Program(text, DIBS_STOP="TERM@5"))
+    assert program.reads() == "ready"
+    program.gets(signal.SIGTERM)
+    told = [program.reads() for _ in range(5)]
+    assert told == ["nothing", "seconds 5.0", "default model.pt", "rest 5.0", "method"]
+
+
+@pytest.mark.parametrize("wrong", [12, lambda first, second: None, lambda *, path: None])
+def test_what_cannot_be_called_so_is_refused_when_it_is_registered(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="on_stop expected a function") as caught:
+        on_stop.on_stop(wrong)
+    assert isinstance(caught.value, UserError)

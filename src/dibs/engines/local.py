@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,7 @@ class Local:
 
     def _own_names(self) -> list[tuple[str, str]]:
         """Return the variables by which `dibs` inside a job finds this queue, lease folder and devices."""
-        own = [("DIBS_HOME", str(self.files.home))]
+        own = [("DIBS_HOME", str(self.files.home)), ("DIBS_PYTHON", sys.executable)]
         if "DIBS_LEASE_DIR" in os.environ:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
         if "DIBS_DEVICES" in os.environ:

@@ -1,6 +1,8 @@
 """The metrics that a job reports: one JSON object per line in the file that `$DIBS_REPORT` names.
 
 Any program may append lines; other lines are ignored.
+
+Python 3.9.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from dibs.errors import UserError
 from dibs.logs import tails
@@ -36,9 +38,9 @@ EXPECTED = "expected numbers such as loss=0.3 step=10"
 MOST = 1.7976931348623157e308
 
 #: None: the value is not finite, which JSON cannot represent.
-Numbers = dict[str, float | None]
+Numbers = dict[str, Optional[float]]
 #: The time of writing (None if the line has none), and the value.
-Point = tuple[str | None, float | None]
+Point = tuple[Optional[str], Optional[float]]
 #: Minimum, maximum, mean and number of a metric's values.
 Summary = tuple[float, float, float, int]
 
@@ -143,7 +145,7 @@ def _numbers(told: Mapping[str, object]) -> Numbers:
 
 
 def _is_number(value: object) -> TypeGuard[float | None]:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _finite(value: float | None) -> float | None:

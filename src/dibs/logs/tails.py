@@ -1,6 +1,7 @@
 """The end of a file that a job writes: bounded, and read without blocking.
 
 Lean.
+Python 3.9.
 """
 
 from __future__ import annotations

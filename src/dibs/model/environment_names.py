@@ -1,6 +1,7 @@
 """Decide which variables of the submitter's environment are stored, and how.
 
 Lean.
+Python 3.9.
 """
 
 from __future__ import annotations

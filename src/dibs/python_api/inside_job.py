@@ -2,6 +2,8 @@
 
 Uses only the environment and the files it names, not the daemon. Outside a job nothing here fails, so that the same
 program also runs by hand.
+
+Python 3.9.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from __future__ import annotations
 import json
 import operator
 import os
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Protocol, SupportsFloat
+from typing import Any, Protocol, SupportsFloat, Union
 
 from dibs.errors import MachineError, UserError
 from dibs.logs import reports
@@ -24,7 +26,7 @@ class Scalar(Protocol):
         """Return it as a Python number."""
 
 
-Number = SupportsFloat | Scalar
+Number = Union[SupportsFloat, Scalar]
 
 
 def report(**numbers: Number) -> bool:
@@ -39,7 +41,7 @@ def report(**numbers: Number) -> bool:
     if not os.path.isabs(path):
         return False
     try:
-        reports.append(path, kept, datetime.now(UTC))
+        reports.append(path, kept, datetime.now(timezone.utc))
     except OSError as error:
         raise MachineError(f"report: cannot write to {path}: {error.strerror}.") from None
     return True
@@ -49,7 +51,7 @@ def _number(name: str, value: Any) -> float:
     reports.check_name(name)
     try:
         plain = value.item() if hasattr(value, "item") else value
-        if isinstance(plain, bool | str | bytes):
+        if isinstance(plain, (bool, str, bytes)):
             raise TypeError
         # Keep integers: a float would show 10 as 10.0.
         return operator.index(plain) if hasattr(plain, "__index__") else float(plain)

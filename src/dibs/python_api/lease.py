@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import lease_request
 from dibs.leases import waiters
-from dibs.model import environment
-from dibs.python_api import jobs, keywords
+from dibs.python_api import jobs, keywords, process_devices
 from dibs.python_api.keywords import DeviceOptions
 from dibs.submission import job_options
 from dibs.system import settings
@@ -34,10 +32,6 @@ T = TypeVar("T")
 OPTIONS = tuple(
     option for option in job_options.OPTIONS if keywords.name(option) in {"gpus", *DeviceOptions.__annotations__}
 )
-#: Variables that hold a list of devices.
-DEVICE_LISTS = ("DIBS_GPU_INDICES", *environment.DEVICE_NAMES)
-#: Files that CUDA or ROCm keeps open once initialized. NVML, which only reads GPUs, does not open them.
-DRIVER_FILES = ("/dev/nvidia-uvm", "/dev/kfd")
 
 
 class lease:
@@ -86,7 +80,7 @@ class lease:
     def _acquire(self, wake_fd: int | None) -> Self:
         if self._held:
             raise Conflict(f"this lease already holds GPU {_join(self.indices)}.", "Create another lease.")
-        _refuse_after_cuda_use()
+        process_devices.refuse_after_cuda_use()
         with keywords.keyword_errors(OPTIONS):
             values = settings.load(os.environ)
             inventory = lease_request.inventory_now(values)
@@ -105,8 +99,8 @@ class lease:
         self._held = held
         try:
             # Check again: another thread may have initialized CUDA while we waited.
-            _refuse_after_cuda_use()
-            _environment.add(self)
+            process_devices.refuse_after_cuda_use()
+            process_devices.ENVIRONMENT.add(self)
         except BaseException:
             self.release()
             raise
@@ -132,9 +126,9 @@ class lease:
                 held.append(self._held.pop())
         if self._timer is not None:
             self._timer.cancel()
-        if held and (why := cuda_use()):
+        if held and (why := process_devices.cuda_use()):
             jobs.note(f"GPU {_join(self.indices)} released, but {why}: they appear in use until it exits.")
-        _environment.remove(self)
+        process_devices.ENVIRONMENT.remove(self)
         for one in held:
             one.close()
         self.ids, self.indices, self.environ = [], [], {}
@@ -207,94 +201,3 @@ def _check_timeout(timeout: float | None, blocking: bool) -> float | None:
 
 def _join(numbers: Iterable[int]) -> str:
     return ", ".join(str(number) for number in numbers)
-
-
-# -- whether this process can still change its devices --------------------------------------------------------------
-
-
-def cuda_use() -> str | None:
-    """Describe how this process uses CUDA or ROCm; None if it does not.
-
-    Imports nothing: asks torch if it is loaded, else looks for open driver files.
-    """
-    torch = sys.modules.get("torch")
-    is_initialized = getattr(getattr(torch, "cuda", None), "is_initialized", None)
-    return describe_cuda_use(bool(is_initialized and is_initialized()), _open_files())
-
-
-def describe_cuda_use(is_torch_up: bool, opened: Iterable[str]) -> str | None:
-    """Describe the use of CUDA or ROCm, from the state of torch and the open files."""
-    if is_torch_up:
-        return "torch has initialized CUDA in this process"
-    found = next((path for path in opened if path in DRIVER_FILES), None)
-    return f"this process has {found} open, so CUDA or ROCm is initialized" if found else None
-
-
-def _open_files() -> Iterator[str]:
-    for name in os.listdir("/proc/self/fd"):
-        # Another thread may close it meanwhile, and the one of `listdir` is already closed.
-        with suppress(OSError):
-            yield os.readlink(f"/proc/self/fd/{name}")
-
-
-def _refuse_after_cuda_use() -> None:
-    if why := cuda_use():
-        raise Conflict(
-            f"cannot change the GPUs of this process: {why}.",
-            "Acquire the lease before the first use of a GPU, or in a new process.",
-        )
-
-
-# -- the variables of this process ------------------------------------------------------------------------------------
-
-
-class _Environment:
-    """The device variables of this process, which name the GPUs of all leases that it holds."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._leases: list[lease] = []
-        #: Values before the first lease; None: not set.
-        self._before: dict[str, str | None] = {}
-        os.register_at_fork(after_in_child=self._new_lock)
-
-    def _new_lock(self) -> None:
-        # Another thread may have held it during the fork.
-        self._lock = threading.Lock()
-
-    def add(self, new: lease) -> None:
-        with self._update():
-            self._leases.append(new)
-
-    def remove(self, old: lease) -> None:
-        with self._update():
-            self._leases = [each for each in self._leases if each is not old]
-
-    @contextmanager
-    def _update(self) -> Iterator[None]:
-        with self._lock:
-            if not self._leases:
-                self._before = {}
-            yield
-            shown = self._variables()
-            self._before = {name: os.environ.get(name) for name in shown} | self._before
-            for name, value in {**self._before, **shown}.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-
-    def _variables(self) -> dict[str, str]:
-        """Return the variables for all held devices, in the order of the leases."""
-        found: dict[str, str] = {}
-        for name, value in (pair for each in self._leases for pair in each.environ.items()):
-            if name in found and name in DEVICE_LISTS:
-                # Two leases may share a device.
-                found[name] = ",".join(dict.fromkeys([*found[name].split(","), *value.split(",")]))
-            else:
-                found[name] = value
-        return found
-
-
-# One instance, as a process has one environment.
-_environment = _Environment()

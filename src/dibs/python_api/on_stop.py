@@ -4,6 +4,8 @@ The environment names the signals and the seconds that remain after each: DIBS_W
 a cancel or the time limit; KILL follows). Python runs signal handlers only in the main thread, between two bytecodes.
 So a second thread calls the callbacks if the main thread is busy in C code for more than `MAIN_THREAD_FOR_S`. If that
 code holds the GIL, no Python code can run.
+
+Python 3.9.
 """
 
 from __future__ import annotations
@@ -13,18 +15,25 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from dibs.errors import UserError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    Handler = Union[Callable[[int, Union[FrameType, None]], Any], int, signal.Handlers, None]
 
 #: Seconds before the second thread calls the callbacks in place of the main thread.
 MAIN_THREAD_FOR_S = 1.0
 #: The variables that name the signals.
 VARIABLES = ("DIBS_WARN", "DIBS_STOP")
 
-Callback = TypeVar("Callback", bound=Callable[[float], object])
-Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
+Callback = TypeVar("Callback", bound=Callable[..., object])
+
+
+class BadCallback(UserError, TypeError):
+    """A callback that takes neither nothing nor the seconds left."""
 
 
 def stop_signals(environ: Mapping[str, str]) -> dict[int, float]:
@@ -128,16 +137,38 @@ def _the_stop() -> Stop | None:
 
 
 def on_stop(callback: Callback) -> Callback:
-    """Call `callback(seconds_left)` when this job is about to be stopped; also a decorator.
+    """Call `callback()` or `callback(seconds_left)` when this job is about to be stopped; also a decorator.
 
-    It is called once for the warning of `--signal` and once for the stop itself. After the stop the process terminates,
-    unless it has called `is_stopping`. Outside a job the callback is never called.
+    It gets the seconds if it has a parameter without a default for them. It is called once for the warning of
+    `--signal` and once for the stop itself. After the stop the process terminates, unless it has called `is_stopping`.
+    Outside a job the callback is never called.
     """
-    if not callable(callback):
-        raise UserError(f"on_stop expected a function of the seconds left, got {callback!r}.")
+    takes_seconds = _takes_seconds(callback)
     if (stop := _the_stop()) is not None:
-        stop.add(callback)
+        stop.add(callback if takes_seconds else lambda left_s: callback())
     return callback
+
+
+def _takes_seconds(callback: Callable[..., object]) -> bool:
+    """Tell whether a callback takes the seconds left; refuse one that cannot be called with or without them."""
+    import inspect
+
+    if not callable(callback):
+        raise BadCallback(f"on_stop expected a function, got {callback!r}.")
+    try:
+        signature = inspect.signature(callback)
+    except ValueError:
+        # Some functions written in C do not say what they take.
+        return True
+    has_rest = any(each.kind is each.VAR_POSITIONAL for each in signature.parameters.values())
+    for arguments in ((0.0,), ()) if has_rest else ((), (0.0,)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return bool(arguments)
+    name = getattr(callback, "__qualname__", repr(callback))
+    raise BadCallback(f"on_stop expected a function with no argument or one, the seconds left, got {name}{signature}.")
 
 
 def is_stopping() -> bool:
