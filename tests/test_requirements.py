@@ -37,7 +37,8 @@ def test_every_package_has_hashes_and_no_file_names_a_host(name: str) -> None:
 
 def test_the_lock_files_have_all_declared_packages() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split("[<>=]", each)[0] for each in declared["dependencies"]}
+    run = [*declared["dependencies"], *declared["optional-dependencies"]["python"]]
+    wanted = {re.split("[<>=]", each)[0] for each in run}
     tools = {re.split("[<>=]", each)[0] for each in declared["optional-dependencies"]["dev"]}
     assert {*wanted, "hatchling", "editables"} <= locked("run").keys()
     assert wanted | tools <= locked("dev").keys()

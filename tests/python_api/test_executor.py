@@ -213,7 +213,7 @@ with dibs.Executor(gpus=0) as pool:
     print(pool.submit(chores.square, 2).result())
 """
     refusal, value = program(queue, text).splitlines()
-    assert "pip install cloudpickle" in refusal
+    assert "Install cloudpickle to send it by value: pip install 'dibs[python]'" in refusal
     assert value == "4"
 
 

@@ -67,7 +67,7 @@ def test_an_object_of_main_is_sent_by_value_with_its_class():
 @pytest.mark.parametrize("value", [of_main(), lambda: 0])
 def test_without_cloudpickle_the_error_names_the_fix(monkeypatch, value):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(pickling.Unpicklable, match=r"the call f\(\) cannot be sent by.*pip install cloudpickle"):
+    with pytest.raises(pickling.Unpicklable, match=r"the call f\(\) cannot be sent by.*Install cloudpickle"):
         pickling.dump(value, "the call f()")
 
 

@@ -75,7 +75,7 @@ def _by_value(value: object, what: str, why: Exception) -> bytes:
     except ImportError:
         raise Unpicklable(
             f"{what} cannot be sent by import name ({_line(why)}). "
-            "Move it to a module that can be imported, or `pip install cloudpickle` to send it by value."
+            "Install cloudpickle to send it by value: pip install 'dibs[python]'. Or move it to a module to import."
         ) from why
     try:
         found: bytes = cloudpickle.dumps(value, protocol=PROTOCOL)
