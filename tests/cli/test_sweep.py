@@ -66,6 +66,26 @@ def test_a_wandb_file_without_a_name_is_named_after_its_program(here: Path, prog
     assert sweep.read(parse("sweep.yaml", "--", "true", "{lr}")).name.startswith("true-")
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_two_runs_with_one_folder_are_refused_before_anything_is_queued(bench: Bench, more: tuple[str, ...]) -> None:
+    words = ("true {lr} {seed}", "-p", "lr", "0.1", "-p", "seed", "1", "2", "--dir")
+    done = bench.cli("sweep", *words, "runs/{lr}", *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'points 0 and 1 have the same folder "runs/0.1". Put every parameter that differs into --dir' in done.stderr
+    for template in ("runs/{lr}-{seed}", "runs/{index}"):
+        assert bench.cli("sweep", *words, template, *more, "-n", f"n{template[5:9]}").returncode == 0
+
+
+def test_a_later_run_does_not_take_the_folder_of_an_earlier_one(bench: Bench) -> None:
+    words = ("true {seed}", "-g", "0", "-n", "s", "--dir", "runs/x", "-p", "seed")
+    assert bench.cli("sweep", *words, "1").returncode == 0
+    assert bench.cli("sweep", *words, "1", "--again").returncode == 0
+    done = bench.cli("sweep", *words, "2")
+    assert done.returncode == 2
+    assert "point 0 has the folder of job 1, which has other parameters: " in done.stderr
+    assert len(bench.jobs("sweep:s")) == 1
+
+
 def test_the_default_name_depends_only_on_command_and_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = sweep.read(parse("true {a}", "-p", "a", "1")).name
     assert first.startswith("true-")

@@ -426,3 +426,20 @@ def test_a_point_with_only_a_result_left_is_known_and_its_index_is_not_reused(lr
     forget(desk, 2)
     assert like(lr, 1, {"x": 5}, {"x": 6}) == {"new": 1, "known": 1}
     assert [run.index for run in runs(desk, lr)] == [0, 5, 7]
+
+
+def test_two_runs_of_one_sweep_never_share_a_folder(desk):
+    """Neither in one part nor in two; the same run keeps its own."""
+    sweeping = SweepDesk(desk)
+
+    def add(*told):
+        points = [member(x)._replace(folder=folder) for x, folder in told]
+        return sweeping._do(sweeps.add, sweeping.id, submission(), points)
+
+    with pytest.raises(UserError, match="point 2 has the folder of point 1, which has other parameters: /r/a"):
+        add((1, "/r/a"), (2, "/r/a"))
+    add((1, "/r/a"), (2, "/r/b"), (3, None), (4, None))
+    assert add((1, "/r/a")).fates == {Fate.QUEUED: 1}
+    with pytest.raises(UserError, match="point 5 has the folder of job 2"):
+        add((5, "/r/b"))
+    assert len(runs(desk, sweeping)) == 4

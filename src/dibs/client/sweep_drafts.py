@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dibs.client.connection import Client
+from dibs.errors import UserError
 from dibs.model.jobs import default_name
 from dibs.submission import drafts, job_options, options
 from dibs.submission.drafts import Body
@@ -60,6 +61,8 @@ OPTIONS: tuple[Option[object], ...] = (
 
 #: Points in one request. Each request is one transaction: large enough to be fast, small enough not to delay others.
 PART = 2000
+#: Points whose folders are compared before anything is sent.
+MOST_FOLDERS = 100_000
 
 
 @dataclass(frozen=True)
@@ -169,12 +172,28 @@ def request(asked: SweepDraft) -> Body:
 
 
 def check_first(asked: SweepDraft) -> None:
-    """Refuse values that make a command invalid before the sweep is created; later parts are refused one by one."""
+    """Refuse invalid commands and runs with the same folder before the sweep is created.
+
+    Of a very large sweep only the first points are checked; the daemon refuses later parts one by one.
+    """
+    if asked.sweep.folder is not None:
+        _check_folders(asked.writer, islice(iter(asked.points), MOST_FOLDERS))
     for body in _told(asked.writer, list(islice(iter(asked.points), PART))):
         words = body.get("argv") or [body["command"]]
         assert isinstance(words, list)
         for word in words:
             commands.check_text(str(word), f"the command of point {body['index']}")
+
+
+def _check_folders(writer: Writer, points: Iterator[Point]) -> None:
+    from dibs.sweeps import templates
+
+    seen: dict[str, int] = {}
+    for point in points:
+        folder = writer.folder(point) or ""
+        first = seen.setdefault(folder, point.index)
+        if first != point.index:
+            raise UserError(f'points {first} and {point.index} have the same folder "{folder}".', templates.SAME_FOLDER)
 
 
 def send(

@@ -22,7 +22,7 @@ from dibs.jobqueue.validation import Rules, Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import JobId, Member, Outcome, State
-from dibs.sweeps import extension, orders, values
+from dibs.sweeps import extension, orders, templates, values
 from dibs.sweeps.records import Sweep, SweepSubmission
 from dibs.sweeps.values import Data
 from dibs.system import commands
@@ -136,6 +136,7 @@ def add(
         sweep=sweep.name,
         project=sweep.project,
     )
+    _check_folders(turn, sweep, members)
     added = Added(notes=checked.notes)
     known = turn.store.runs_of_points(sweep.id, [_key(one) for one in members])
     new: dict[str, Member] = {}
@@ -180,6 +181,7 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
         if _key(one) not in known:
             new.setdefault(_key(one), one)
     if new:
+        _check_folders(turn, sweep, list(new.values()))
         # The conditions that the model waited for are already met.
         common = replace(model, after=(), begin_at=None, no_wait=False, environ_from=f"job {like}")
         turn.store.open_batch(sweep.batch, turn.now)
@@ -209,6 +211,22 @@ def member(
         json.dumps(params, ensure_ascii=False),
         None if folder is None else os.path.normpath(os.path.join(cwd, folder)),
     )
+
+
+def _check_folders(turn: Turn, sweep: Sweep, members: Sequence[Member]) -> None:
+    """Refuse two runs with one folder: the second would overwrite the results of the first."""
+    folders = {one.folder for one in members if one.folder is not None}
+    found = turn.store.runs_in_folders(sweep.id, folders)
+    runs = {folder: (point, f"job {job_id}") for folder, point, job_id in found}
+    for one in members:
+        if one.folder is None:
+            continue
+        point, who = runs.setdefault(one.folder, (_key(one), f"point {one.number}"))
+        if point != _key(one):
+            raise UserError(
+                f"point {one.number} has the folder of {who}, which has other parameters: {one.folder}.",
+                templates.SAME_FOLDER,
+            )
 
 
 def _close(turn: Turn, batch: int) -> None:

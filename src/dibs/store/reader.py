@@ -329,6 +329,11 @@ class Reader:
         found = self._ask("runs_of_points", {"sweep": sweep_id, "points": json.dumps(list(points))})
         return {point: (None if job_id is None else JobId(job_id), word) for point, job_id, word in found.fetchall()}
 
+    def runs_in_folders(self, sweep_id: int, folders: Iterable[str]) -> list[tuple[str, str, JobId]]:
+        """Return folder, point and job of the runs of a sweep that use these folders."""
+        found = self._ask("runs_in_folders", {"sweep": sweep_id, "folders": json.dumps(list(folders))})
+        return [(folder, point, JobId(job_id)) for folder, point, job_id in found]
+
     def runs(self, sweep_id: int, since: RunsSince, most: int) -> tuple[list[Run], RunsSince | None]:
         """Return a page of a sweep's runs, those of deleted jobs last, and where the next page begins, if any."""
         query = "forgotten_runs_of_sweep" if since.is_forgotten else "runs_of_sweep"

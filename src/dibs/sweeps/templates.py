@@ -168,6 +168,10 @@ def _field(found: re.Match[str], place: Place = Place.WORD, is_tight: bool = Fal
     return Field(found["name"], found["form"] or "", place, is_tight)
 
 
+#: What to do about two runs with the same folder.
+SAME_FOLDER = "Put every parameter that differs into --dir, or {index}."
+
+
 def check(names: Sequence[str], command: Template, folder: str | None = None) -> None:
     """Refuse unknown placeholders and unused parameters."""
     if folder is not None:

@@ -63,11 +63,11 @@ def main(args: Args) -> None:
         for line in asked.writer.lines(asked.points):
             print(line)
         return
+    sweep_drafts.check_first(asked)
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         _rehearse(queue, asked)
         return
-    sweep_drafts.check_first(asked)
     made = queue.post("/v1/sweeps", sweep_drafts.request(asked))
     screen.say(*device_hints.about_shell(queue.home, os.environ), *made["notes"])
     with _progress(asked.points.most) as tell:

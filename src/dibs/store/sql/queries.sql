@@ -723,6 +723,11 @@ SELECT wanted.value, NULL, results.outcome FROM json_each(:points) AS wanted
 CROSS JOIN results ON results.sweep = :sweep AND results.point = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = wanted.value)
 
+-- name: runs_in_folders
+-- CROSS: the few folders first, each looked up by the index.
+SELECT jobs.folder, jobs.point, jobs.id FROM json_each(:folders) AS wanted
+CROSS JOIN jobs ON jobs.sweep = :sweep AND jobs.folder = wanted.value AND jobs.folder IS NOT NULL
+
 -- name: runs_of_sweep
 -- Runs in their current state, from one job on. The plus: ordered by id, so that the next part continues there.
 SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state), results.numbers,
