@@ -102,11 +102,11 @@ def ask(
     sweep.check()
     # This also refuses an infinite space.
     most = sweep.points().most
-    args = _with_file(args, sweep)
+    args = with_file(args, sweep)
     defaults = drafts.common(args, given)
     if sweep.command and not sweep.command.is_shell:
         drafts.check_template(sweep.command, defaults, "sweep")
-    name = args.get(job_options.NAME) or sweep.name or _default_name(sweep, str(defaults["cwd"]))
+    name = args.get(job_options.NAME) or sweep.name or default_name_of(sweep, str(defaults["cwd"]))
     defaults.pop("name", None)
     definition: Body = {
         "file": file,
@@ -131,7 +131,7 @@ def _with_options(sweep: Sweep, args: Args) -> Sweep:
     return replace(sweep, **given)
 
 
-def _with_file(args: Args, sweep: Sweep) -> Args:
+def with_file(args: Args, sweep: Sweep) -> Args:
     """Return the options, completed with those of the file."""
     told: dict[Option[object], object] = {}
     if sweep.gpus is not None and not args.has(job_options.GPU_IDS):
@@ -145,7 +145,7 @@ def _with_file(args: Args, sweep: Sweep) -> Args:
     return replace(args, given={**args.given, **more})
 
 
-def _default_name(sweep: Sweep, cwd: str) -> str:
+def default_name_of(sweep: Sweep, cwd: str) -> str:
     """Return the name of an unnamed sweep: the program and a hash of template and folder."""
     source, script = (sweep.command.source, sweep.command.program) if sweep.command else ("", "")
     mark = hashlib.sha256(f"{script}{source}\0{cwd}".encode()).hexdigest()[:6]
@@ -178,7 +178,7 @@ def check_first(asked: SweepDraft) -> None:
     """
     if asked.sweep.folder is not None:
         _check_folders(asked.writer, islice(iter(asked.points), MOST_FOLDERS))
-    for body in _told(asked.writer, list(islice(iter(asked.points), PART))):
+    for body in point_bodies(asked.writer, list(islice(iter(asked.points), PART))):
         words = body.get("argv") or [body["command"]]
         assert isinstance(words, list)
         for word in words:
@@ -202,8 +202,8 @@ def send(
     """Send all points in parts; return the number of points by result. `tell` is called with the number sent."""
     counts: dict[str, int] = {}
     path = f"/v1/sweeps/{sweep_id}/points"
-    for part, is_last in _parts(iter(asked.points)):
-        body: dict[str, Any] = {"defaults": asked.defaults, "again": again, "points": _told(asked.writer, part)}
+    for part, is_last in parts(iter(asked.points)):
+        body: dict[str, Any] = {"defaults": asked.defaults, "again": again, "points": point_bodies(asked.writer, part)}
         body["more"] = not is_last
         for word, count in queue.post(path, body)["counts"].items():
             counts[word] = counts.get(word, 0) + count
@@ -211,7 +211,7 @@ def send(
     return counts
 
 
-def _parts(points: Iterator[Point]) -> Iterator[tuple[list[Point], bool]]:
+def parts(points: Iterator[Point]) -> Iterator[tuple[list[Point], bool]]:
     """Yield the points in parts, each with whether it is the last."""
     part = list(islice(points, PART))
     while part:
@@ -220,7 +220,7 @@ def _parts(points: Iterator[Point]) -> Iterator[tuple[list[Point], bool]]:
         part = following
 
 
-def _told(writer: Writer, points: Sequence[Point]) -> list[Body]:
+def point_bodies(writer: Writer, points: Sequence[Point]) -> list[Body]:
     found: list[Body] = []
     for point in points:
         command = writer.command(point)

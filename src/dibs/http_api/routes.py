@@ -24,6 +24,7 @@ from dibs.http_api import (
     session,
     settings,
     static_pages,
+    sweep_documents,
     sweeps,
     timeline,
     usage,
@@ -37,6 +38,7 @@ from dibs.http_api.schemas import job_answers, submission, sweep_answers
 HTML = {200: "text/html"}
 TEXT = "text/plain"
 SUBMISSION = (submission.JobIn, list[submission.JobIn], submission.Batch)  # type: ignore[valid-type]
+SWEEPS = (sweeps.SweepIn, sweep_documents.SweepDocument)
 RECEIPT = {200: job_answers.DryRun, 201: job_answers.Receipt}
 SWEEP = {200: sweep_answers.SweepCheck, 201: sweep_answers.SweepReceipt}
 STREAM = {200: "text/event-stream"}
@@ -64,7 +66,7 @@ ROUTES = (
     Route("GET", "/v1/queue/starts", queue.get_starts),
     Route("GET", "/v1/queue/line", queue.get_line),
     Route("GET", "/v1/sweeps", sweeps.get_sweeps, (404,)),
-    Route("POST", "/v1/sweeps", sweeps.post_sweeps, responses=SWEEP),
+    Route("POST", "/v1/sweeps", sweeps.post_sweeps, (404, 422), checks=SWEEPS, responses=SWEEP),
     Route("POST", "/v1/sweeps/{id}/points", sweeps.post_points, (404, 422), status=201),
     Route("POST", "/v1/sweeps/{id}/runs", sweeps.post_runs, (404,), status=201),
     Route("GET", "/v1/sweeps/{id}/results", sweeps.get_results, (404,), responses={200: sweep_answers.Results}),

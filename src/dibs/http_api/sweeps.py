@@ -1,9 +1,11 @@
-"""`/v1/sweeps`: create sweeps, add points in parts, and return results. Translation only."""
+"""`/v1/sweeps`: create sweeps, add points in parts or from a document, and return results. Translation only."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -11,9 +13,10 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
+from dibs.client import sweep_drafts
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import environments, exchange, job_numbers, wire
+from dibs.http_api import environments, exchange, job_numbers, sweep_documents, wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import submission, sweep_answers
 from dibs.http_api.schemas.submission import Name, Word
@@ -97,15 +100,34 @@ class ResultsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     after: Annotated[str, Meta(description="`next` of the previous answer.")] = ""
 
 
-async def post_sweeps(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
-    """Create a sweep, or find the one with that name; with `dry_run` only check."""
+async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
+    """Create a sweep, or find the one with that name, and queue the points of its document; `dry_run` only checks."""
+    if not sweep_documents.is_document(body):
+        return await _create(daemon, wire.convert(body, SweepIn), query)
+    (model,) = await environments.complete(daemon, [submission.common(body.get("defaults", {}), ())])
+    # In a thread: there may be 100,000 points.
+    draft = await asyncio.to_thread(sweep_documents.draft, body, model.spec.cwd)
+    answer = await _create(daemon, wire.convert(sweep_drafts.request(draft), SweepIn), query)
+    if isinstance(answer, SweepCheck):
+        answer.points = draft.points.most
+        return answer
+    counts: Counter[str] = Counter()
+    for part, is_last in sweep_drafts.parts(iter(draft.points)):
+        points = wire.convert(sweep_drafts.point_bodies(draft.writer, part), list[PointIn])
+        told = PointsIn(points, draft.defaults, again=bool(body.get("again")), more=not is_last)
+        counts.update((await post_points(daemon, answer.id, told)).counts)
+    answer.counts = dict(counts)
+    return answer
+
+
+async def _create(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
     rules = submission.rules({"jobs": [], "at_once": body.at_once, "halt_after": body.halt_after})
     wanted, common = _wanted(body), submission.common(body.defaults, body.parameters)
     if query.dry_run:
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
         return SweepCheck(checked.found is None, checked.notes)
     sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
-    return _shown(SweepReceipt, sweep, notes=notes)
+    return _shown(SweepReceipt, sweep, notes=notes, counts=msgspec.UNSET)
 
 
 def _wanted(told: SweepIn) -> SweepSubmission:

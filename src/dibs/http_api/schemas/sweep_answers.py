@@ -37,16 +37,18 @@ class Sweeps(Struct):
 
 
 class SweepReceipt(Sweep):
-    """A sweep that was created or found."""
+    """A sweep that was created or found; of a document also the number of points that are new, done, and so on."""
 
     notes: list[str]
+    counts: Counts | UnsetType = UNSET
 
 
 class SweepCheck(Struct):
-    """Whether a sweep would be new."""
+    """Whether a sweep would be new, and the largest number of points that a document can have."""
 
     is_new: bool
     notes: list[str]
+    points: int | UnsetType = UNSET
 
 
 class Points(Struct):
