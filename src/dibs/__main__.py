@@ -2,9 +2,12 @@
 
 import sys
 
-from dibs.cli import fast_add
-
 if __name__ == "__main__":
+    if sys.version_info < (3, 11):
+        sys.exit(f"dibs: the command needs Python 3.11 or newer, this is {sys.version.split()[0]}.")
+
+    from dibs.cli import fast_add
+
     fast_add.main()
 
     from dibs.cli.main import main

@@ -482,3 +482,36 @@ def test_retry_of_a_job_that_runs_is_1(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=0), "started")
     done = bench.cli("retry", "1")
     assert (done.returncode, done.stderr) == (1, "1 running: it is running, not finished\n")
+
+
+def test_every_verb_that_changes_jobs_can_print_ids_only(bench: Bench) -> None:
+    """Nothing on stderr either, so that it fits into a script."""
+
+    def quiet(*words: str) -> str:
+        done = bench.cli(*words)
+        assert (done.returncode, done.stderr) == (0, ""), (words, done)
+        return done.stdout
+
+    assert quiet("add", "-q", "-g", "0", "--hold", "CUDA_ROOT=0", "sleep", "1000") == "1\n"
+    assert quiet("map", "-q", "-g", "0", "--hold", "true", ":::", "a", "b") == "2\n3\n"
+    assert quiet("unhold", "-q", "2-3") == "2\n3\n"
+    for job_id in (2, 3):
+        bench.until(job_id)
+    assert quiet("retry", "-q", "--done", "2,3,1") == "2\n3\n"
+    assert quiet("edit", "-q", "1", "--priority", "high") == "1\n"
+    assert quiet("move", "-q", "1", "first") == "1\n"
+    assert quiet("unhold", "-q", "1") == "1\n"
+    bench.until(1, "started")
+    assert quiet("pause", "-q", "1") == "1\n"
+    assert quiet("resume", "-q", "1") == "1\n"
+    assert quiet("kill", "-q", "-s", "CONT", "1") == "1\n"
+    assert quiet("pause", "-q") == quiet("resume", "-q") == ""
+    assert quiet("cancel", "-q", "--wait", "1") == "1\n"
+    assert quiet("hold", "-q", "1") == ""
+
+
+def test_add_is_quiet_on_a_terminal_too(bench: Bench) -> None:
+    bench.start()
+    with Terminal(bench, "add", "-q", "-g", "0", "true") as terminal:
+        code, said = terminal.end()
+    assert (code, said.split()) == (0, ["1"])

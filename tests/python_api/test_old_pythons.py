@@ -90,7 +90,7 @@ def test_an_old_pip_installs_the_wheel_without_any_dependency(tmp_path: Path, ve
     assert told.stdout.startswith("False <class 'dibs.python_api.lease_command.lease'>")
     refused = subprocess.run([own / "dibs", "status"], check=False, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"dibs: the command needs Python 3.11 or newer, this is {version}.")
+    assert refused.stderr.startswith(f"dibs: the command needs Python 3.11 or newer, this is {version}")
 
 
 def test_the_metadata_lets_old_pythons_in_and_asks_nothing_of_them() -> None:

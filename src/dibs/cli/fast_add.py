@@ -26,11 +26,6 @@ LOOK_AFTER_S = 1
 
 def main() -> None:
     """Handle this process and exit if it is an `add` that the daemon accepts; else return."""
-    if sys.version_info < (3, 11):
-        have = ".".join(map(str, sys.version_info[:2]))
-        sys.exit(
-            f"dibs: the command needs Python 3.11 or newer, this is {have}. Here only `import dibs` inside jobs works."
-        )
     code = add(sys.argv, os.environ)
     if code is not None:
         # All output is flushed, and finalizing the interpreter would cost as much as the request.

@@ -35,6 +35,9 @@ def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] =
         screen.print_json(acted)
         return
     changed = acted["changed"]
+    if args.has(options.QUIET):
+        print("".join(f"{job['id']}\n" for job in changed), end="")
+        return
     if not changed and not acted["unchanged"]:
         screen.say(NOTHING)
     if sys.stdout.isatty() and len(changed) > MOST_NAMED:

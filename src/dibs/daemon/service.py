@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from dibs.daemon import login_shell
 from dibs.daemon.device_watch import DeviceWatcher
 from dibs.daemon.readers import Readers
 from dibs.devices.view import DeviceView
@@ -32,7 +33,7 @@ from dibs.model.devices import Inventory
 from dibs.model.jobs import ACTIVE, JobId
 from dibs.scheduling.views import Policy
 from dibs.store import writer
-from dibs.system import login_shell, settings
+from dibs.system import settings
 from dibs.system.locks import Folder
 from dibs.system.settings import Settings
 

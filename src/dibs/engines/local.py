@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dibs.engines import ports
 from dibs.engines.job_files import JobFiles
 from dibs.engines.runner_pool import Runners, Then, Undelivered, boot, spawn
 from dibs.model import environment, scripts
@@ -21,7 +22,7 @@ from dibs.model.jobs import Job
 from dibs.runner import attempts, records, spares
 from dibs.scheduling import capacity
 from dibs.store import call_files
-from dibs.system import commands, ports, processes, refusals
+from dibs.system import commands, processes, refusals
 from dibs.system.settings import Settings
 
 

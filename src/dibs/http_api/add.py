@@ -74,8 +74,10 @@ async def post_add(daemon: Daemon, readers: ThreadPoolExecutor, request: web.Req
     caller = body.caller()
     draft = await read(readers, decoded(body.argv), caller)
     answer = await job_submission.add(daemon, draft.body, is_terminal=body.is_terminal)
-    hints = device_hints.about_shell(daemon.identity.home, caller.environ)
-    lines = [add_command.note(text) for text in (*draft.said, *hints, *draft.warnings)]
+    notes: list[str] = []
+    if not draft.args.has(options.QUIET):
+        notes = [*draft.said, *device_hints.about_shell(daemon.identity.home, caller.environ), *draft.warnings]
+    lines = [add_command.note(text) for text in notes]
     lines += add_command.report(draft.args, answer, is_terminal=body.is_terminal, names_follow=True)
     return web.Response(text="".join(map(_line, lines)), status=201)
 

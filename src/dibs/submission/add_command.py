@@ -14,7 +14,9 @@ from dibs.submission import drafts, job_options, options, script_files
 from dibs.submission.options import Args, Caller, Option
 
 FILE = Option(("--file",), "One job a line of this file; - is stdin.", options.PATH, "FILE")
-OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS, FILE, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (
+    *job_options.OPTIONS, *job_options.BATCH_OPTIONS, FILE, options.QUIET, options.JSON,
+)  # fmt: skip
 
 STDOUT, STDERR = 1, 2
 
@@ -65,15 +67,15 @@ def notes(answer: Mapping[str, Any], *, is_terminal: bool) -> list[str]:
 def report(args: Args, answer: Mapping[str, Any], *, is_terminal: bool, names_follow: bool = False) -> Iterator[Line]:
     """Return the output about queued jobs.
 
-    Notes are always printed. Hints and the receipt are printed only if stderr is a terminal (`is_terminal`). With
-    `names_follow` the receipt of a single job names the command that follows it.
+    Notes are printed unless it is quiet (-q); hints and the receipt also only if stderr is a terminal (`is_terminal`).
+    With `names_follow` the receipt of a single job names the command that follows it.
     """
-    yield from (note(text) for text in notes(answer, is_terminal=is_terminal))
-    ids = answer["ids"]
+    is_quiet, ids = args.has(options.QUIET), answer["ids"]
+    yield from (note(text) for text in notes(answer, is_terminal=is_terminal) if not is_quiet)
     if args.has(options.JSON):
         yield Line(STDOUT, json.dumps({"ids": ids}, indent=2))
         return
     yield Line(STDOUT, "\n".join(str(job_id) for job_id in ids))
-    if is_terminal:
+    if is_terminal and not is_quiet:
         follow = f"; dibs follow {ids[0]}" if names_follow and len(ids) == 1 else ""
         yield Line(STDERR, f"{answer['receipt']}{drafts.begin_note(args)}{follow}")

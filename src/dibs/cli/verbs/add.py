@@ -7,7 +7,7 @@ import sys
 
 from dibs.cli import screen
 from dibs.client import connection
-from dibs.submission import add_command, device_hints, drafts, job_options
+from dibs.submission import add_command, device_hints, drafts, job_options, options
 from dibs.submission.options import Args
 
 SUMMARY = "Queue a command; print its id."
@@ -34,7 +34,8 @@ EXAMPLES = (
 
 def main(args: Args) -> None:
     """Queue the command and print its ids."""
-    args, body = add_command.draft(args, screen.say)
+    is_quiet = args.has(options.QUIET)
+    args, body = add_command.draft(args, (lambda *texts: None) if is_quiet else screen.say)
     deliver(args, body, names_follow=True)
 
 
@@ -47,7 +48,8 @@ def deliver(args: Args, body: drafts.Body, *, names_follow: bool = False) -> Non
         dry_run.show(queue, args, body)
         return
     answer = queue.post("/v1/jobs", body)
-    screen.say(*device_hints.about_shell(queue.home, os.environ), *device_hints.about_assignment(body))
+    if not args.has(options.QUIET):
+        screen.say(*device_hints.about_shell(queue.home, os.environ), *device_hints.about_assignment(body))
     for line in add_command.report(args, answer, is_terminal=sys.stderr.isatty(), names_follow=names_follow):
         is_data = line.stream == add_command.STDOUT
         print(line.text if is_data else screen.clean(line.text), file=sys.stdout if is_data else sys.stderr, flush=True)

@@ -18,7 +18,7 @@ SUMMARY = "Drop queued jobs, stop running ones with all their processes."
 USAGE = ("[OPTIONS] SELECTOR...",)
 GRACE = Option(("--grace",), "Time between TERM and KILL.", options.DURATION, "30s")
 WAIT: Option[bool] = Option(("--wait",), "Return when they have ended.")
-OPTIONS: tuple[Option[object], ...] = (GRACE, options.YES, WAIT, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (GRACE, options.YES, WAIT, options.QUIET, options.JSON)
 EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-20")
 
 

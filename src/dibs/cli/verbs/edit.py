@@ -33,7 +33,7 @@ EXAMPLES = (
     "dibs edit 100-199 -j 2",
     "dibs edit 12",
 )
-OPTIONS: tuple[Option[object], ...] = (*drafts.EDITABLE, COMMAND, UNSET, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (*drafts.EDITABLE, COMMAND, UNSET, options.QUIET, options.JSON)
 
 #: Fields of the text that are parsed like the value of an option.
 PARSED: dict[str, Option[object]] = {

@@ -8,7 +8,7 @@ from dibs.submission.options import Args, Option
 
 SUMMARY = "Keep queued jobs back until `dibs unhold`."
 USAGE = ("[OPTIONS] SELECTOR...",)
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")
 
 

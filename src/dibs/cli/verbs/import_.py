@@ -20,6 +20,7 @@ OPTIONS: tuple[Option[object], ...] = (
     job_options.AT_ONCE,
     job_options.HALT,
     job_options.DRY_RUN,
+    options.QUIET,
     options.JSON,
 )
 EXAMPLES = ("dibs import sweep.esy", "dibs import -j 2 -P paper -t 12h sweep.esy", "dibs import --dry-run sweep.esy")

@@ -26,7 +26,7 @@ SIGNAL = Option(
     ("-s", "--signal"), "The signal, by name with or without SIG, or by number.",
     Kind("a signal such as USR1 or 10", _read_signal), "USR1",
 )  # fmt: skip
-OPTIONS: tuple[Option[object], ...] = (SIGNAL, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (SIGNAL, options.QUIET, options.JSON)
 EXAMPLES = ("dibs kill -s USR1 12", "dibs kill -9 12", "dibs kill -s SIGINT name:vit*+running")
 
 

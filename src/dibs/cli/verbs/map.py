@@ -20,6 +20,7 @@ OPTIONS: tuple[Option[object], ...] = (
     job_options.AT_ONCE,
     job_options.HALT,
     job_options.DRY_RUN,
+    options.QUIET,
     options.JSON,
 )
 TAKES_COMMAND = True

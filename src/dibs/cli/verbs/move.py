@@ -12,7 +12,7 @@ from dibs.submission.options import Args, Option
 
 SUMMARY = "Put a waiting job elsewhere in the queue, among the jobs of its priority."
 USAGE = ("JOB first", "JOB last", "JOB before JOB", "JOB after JOB")
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs move 12 first", "dibs move @ before 7")
 
 #: The number of words after each position.
@@ -32,6 +32,9 @@ def main(args: Args) -> None:
     acted = queries.act(queue, "move", [str(job_id)], to=words[1], **more)
     if args.has(options.JSON):
         screen.print_json(acted)
+        return
+    if args.has(options.QUIET):
+        print(job_id)
         return
     where = f"{words[1]} {more['other']}" if more else words[1]
     print(f"{job_id} {screen.clean(acted['changed'][0]['state'])}: {acted.get('note') or where}")

@@ -11,7 +11,7 @@ from dibs.submission.options import Args, Option
 
 SUMMARY = "Start nothing new, or stop the processes of running jobs for a while."
 USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs pause", "dibs pause && dibs wait running", "dibs pause 12")
 
 
@@ -21,7 +21,7 @@ def main(args: Args) -> None:
         turn(args, True, "queue paused: nothing new starts; running jobs go on")
         return
     acted = job_action.act("pause", args)
-    if acted["changed"] and not args.has(options.JSON):
+    if acted["changed"] and not args.has(options.JSON) and not args.has(options.QUIET):
         screen.say("a paused job keeps its GPUs and what it has in their memory; its time limit stands still.")
 
 
@@ -30,5 +30,5 @@ def turn(args: Args, is_paused: bool, text: str) -> None:
     queue = connection.connect(os.environ).post("/v1/queue", {"paused": is_paused})
     if args.has(options.JSON):
         screen.print_json(queue)
-    else:
+    elif not args.has(options.QUIET):
         print(text)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from dibs.cli import screen
+from dibs.engines import ports
 from dibs.errors import UserError
 from dibs.foreground import command_lines, lease_request, pipe_loop, pipe_values, slot_choice
 from dibs.foreground.slots import Slot
@@ -14,7 +15,7 @@ from dibs.model import environment, environment_names, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
-from dibs.system import ports, settings
+from dibs.system import settings
 from dibs.system.process_tree import NEVER
 
 SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."

@@ -9,7 +9,7 @@ from dibs.submission.options import Args, Option
 
 SUMMARY = "Start jobs again after `dibs pause`, or let paused jobs go on."
 USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs resume", "dibs resume 12", "dibs resume paused")
 
 

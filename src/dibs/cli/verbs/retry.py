@@ -10,7 +10,7 @@ from dibs.submission.options import Args, Option
 SUMMARY = "Queue finished jobs that did not succeed once more."
 USAGE = ("[OPTIONS] SELECTOR...",)
 DONE: Option[bool] = Option(("--done",), "Those that succeeded as well.")
-OPTIONS: tuple[Option[object], ...] = (DONE, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (DONE, options.QUIET, options.JSON)
 EXAMPLES = ("dibs retry 12", "dibs retry bad", "dibs retry --done name:eval")
 
 

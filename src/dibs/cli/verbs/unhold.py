@@ -8,7 +8,7 @@ from dibs.submission.options import Args, Option
 
 SUMMARY = "Let held jobs wait for their turn again."
 USAGE = ("[OPTIONS] SELECTOR...",)
-OPTIONS: tuple[Option[object], ...] = (options.JSON,)
+OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs unhold 12", "dibs unhold held")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from itertools import islice
 
-from dibs.system import ports
+from dibs.engines import ports
 
 
 def test_thousands_of_jobs_have_different_ports_and_a_restart_repeats_none() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench import wait_for
-from dibs.system import login_shell, processes
+from dibs.daemon import login_shell
+from dibs.system import processes
 
 
 @pytest.fixture
