@@ -25,7 +25,7 @@ SHOWN = ("text", "mermaid", "toml", "yaml", "python", "bash")
 #: Every block of commands that is not run, with the reason given in its fence. Nothing is left out by accident.
 NOT_RUN = {
     "README.md": {"installs": 1},
-    "docs/admin.md": {"as root": 3},
+    "docs/admin.md": {"as root": 4},
     "docs/environments.md": {"needs conda": 1, "needs modules": 1, "needs docker": 1},
     "docs/first-hour.md": {"installs": 1},
     "docs/gpupeasy.md": {"they serve until Ctrl-C": 1, "needs the server above": 1},
