@@ -106,8 +106,8 @@ WITHOUT_JSON = {"run", "pipe", "log", "follow", "lease", "report", "completion",
 
 def test_every_verb_is_in_a_table_and_those_that_print_have_json() -> None:
     forms = {form.words.split()[0] for form in FORMS if form.words}
-    # For the doctor, whose answer depends on this machine, see `test_doctor_and_daemon`.
-    assert forms | {*WITH_SELECTORS} | {"doctor"} == {*cli.VERBS}
+    # The answers of these depend on this machine: see `test_doctor_and_daemon` and `test_machine`.
+    assert forms | {*WITH_SELECTORS} | {"doctor", "machine"} == {*cli.VERBS}
     assert {name for name in cli.VERBS if options.JSON not in cli.load(name).OPTIONS} == WITHOUT_JSON
 
 

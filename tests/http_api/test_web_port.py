@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import people
-from bench import PATIENCE_S, Bench
+from bench import PATIENCE_S, Bench, wait_for
 from browsers import Browser, link, quiet_port
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.http_api import web_port
@@ -176,7 +176,8 @@ def test_if_another_process_took_the_port_the_token_is_replaced(bench: Bench) ->
         kept.remember(port)
         before = kept.token
         bench.start()
-        assert "browsers are not let in" in (bench.home / "daemon.log").read_text()
+        # A thread writes the log.
+        wait_for(lambda: "browsers are not let in" in (bench.home / "daemon.log").read_text())
         after = Tokens(paths.web_file(bench.home))
         assert (after.token != before, after.port) == (True, None)
         refused = bench.cli("web", "--port", str(port))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -138,8 +139,12 @@ class Call:
 
 def is_watching(pid: int) -> bool:
     """Return whether a call waits for a change of the state file."""
-    folder = Path(f"/proc/{pid}/fd")
-    return any(os.path.islink(fd) and os.readlink(fd) == "anon_inode:inotify" for fd in folder.iterdir())
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        # Descriptors come and go meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(fd) == "anon_inode:inotify":
+                return True
+    return False
 
 
 def normal(text: str, prog: str) -> str:

@@ -29,7 +29,7 @@ MAIN_THREAD_FOR_S = 1.0
 #: The variables that name the signals.
 VARIABLES = ("DIBS_WARN", "DIBS_STOP")
 
-Callback = TypeVar("Callback", bound=Callable[..., object])
+Callback = TypeVar("Callback", bound="Callable[[], object] | Callable[[float], object]")
 
 
 class BadCallback(UserError, TypeError):
@@ -143,9 +143,10 @@ def on_stop(callback: Callback) -> Callback:
     `--signal` and once for the stop itself. After the stop the process terminates, unless it has called `is_stopping`.
     Outside a job the callback is never called.
     """
-    takes_seconds = _takes_seconds(callback)
+    call: Callable[..., object] = callback
+    takes_seconds = _takes_seconds(call)
     if (stop := _the_stop()) is not None:
-        stop.add(callback if takes_seconds else lambda left_s: callback())
+        stop.add(call if takes_seconds else lambda left_s: call())
     return callback
 
 
