@@ -38,6 +38,12 @@ class DibsError(Exception):
     def __str__(self) -> str:
         return self.line()
 
+    def reword(self, message: str, hint: str) -> None:
+        """Replace the texts; the class and what else the error knows stay."""
+        self.args = (message,)
+        self.message = message
+        self.hint = hint
+
     def line(self) -> str:
         """Return message and hint as one line."""
         return f"{self.message} {self.hint}".strip()

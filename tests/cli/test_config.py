@@ -26,7 +26,7 @@ def test_a_setting_is_set_and_unset(bench: Bench, config: Path) -> None:
     done = bench.cli("config", "set", "grace", "2m")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", f"dibs: grace is 2m ({config}).\n")
     assert config.read_text() == '# mine\ngrace = "2m"\n'
-    assert bench.cli("config", "grace").stdout == "2m\n"
+    assert bench.cli("config", "grace").stdout == bench.cli("config", "get", "grace").stdout == "2m\n"
     assert bench.cli("config", "unset", "DIBS_GRACE").stderr == "dibs: grace is 30s (default).\n"
     assert config.read_text() == "# mine\n"
     assert not bench.home.exists(), "changing a file starts no daemon"

@@ -14,7 +14,8 @@ import pytest
 import dibs
 from dibs import errors
 from dibs.cli import main as cli
-from dibs.python_api import jobs
+from dibs.client.daemon_process import Unresponsive
+from dibs.python_api import jobs, keywords
 from dibs.submission import drafts, options
 
 #: Future days. Fixed, because they are in test ids, which must be equal for all workers that collect them.
@@ -204,3 +205,9 @@ def test_reading_the_umask_never_changes_it() -> None:
         assert defaults["umask"] == 0o027
     finally:
         os.umask(mask)
+
+
+def test_an_error_that_knows_more_than_its_texts_keeps_that() -> None:
+    with pytest.raises(Unresponsive, match="daemon restart --force") as caught, keywords.keyword_errors():
+        raise Unresponsive(7, "T", was_asked=False)
+    assert caught.value.pid == 7

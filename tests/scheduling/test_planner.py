@@ -313,3 +313,14 @@ def test_a_request_that_may_be_satisfied_later_is_accepted(request_, inventory):
 def test_the_error_about_an_unknown_device_names_the_option():
     with pytest.raises(UserError, match='--gpu-ids expected an index or UUID of a GPU: there is no GPU "7"'):
         feasibility.resolve(["0", "7"], "--gpu-ids", build.inventory(2))
+
+
+def test_a_job_at_our_own_limit_keeps_no_idle_device_from_other_users():
+    """Only our own jobs must end first, so a ticket in the machine-wide line would be for nothing."""
+    active = [Active(JobId(9), build.ids(0))]
+    view = View([WaitingJob(JobId(1), Request(gpus=1))], active)
+    limited = planner.plan(view, build.inventory(4), Policy(2, max_gpus=1), build.NOW)
+    assert [job.id for job in limited.waits] == [1]
+    assert limited.first is None
+    full = View([WaitingJob(JobId(1), Request(gpus=4))], active)
+    assert planner.plan(full, build.inventory(4), Policy(2, max_gpus=5), build.NOW).first is not None

@@ -34,8 +34,9 @@ def edit(text: str, name: str, use: Callable[[bytes], T], instead: str) -> T:
         _open(path)
         result = use(_read(path))
     except DibsError as error:
-        message = f"{error.message.rstrip('.')}."
-        raise type(error)(message, f"{error.hint} Nothing was changed; your text is {path}".strip()) from None
+        kept = f"Nothing was changed; your text is {path}"
+        error.reword(f"{error.message.rstrip('.')}.", f"{error.hint} {kept}".strip())
+        raise
     os.unlink(path)
     return result
 

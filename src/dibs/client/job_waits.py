@@ -85,10 +85,13 @@ def until_over(
 
 
 def _ask_first(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary:
-    """Ask how things stand: without a time limit, a daemon that cannot answer is an error at once."""
-    if until is None:
+    """Ask how things stand. A daemon that cannot answer is an error at once; with a time limit it is waited for."""
+    try:
         answer: WaitSummary = queue.get("/v1/jobs/wait", query)
         return answer
+    except Unresponsive:
+        if until is None:
+            raise
     found = _ask(queue, query, until)
     if found is None:
         raise TimedOut("the daemon did not answer in time; the jobs run on.", "See `dibs daemon status`.")

@@ -234,4 +234,5 @@ def keyword_errors(
         message, hint = (
             OPTION.sub(lambda found: names.get(found[0], found[0]), text) for text in (error.message, error.hint)
         )
-        raise type(error)(message, hint) from None
+        error.reword(message, hint)
+        raise

@@ -189,6 +189,10 @@ class _PlanBuilder:
             plan = replace(more, starts=plan.starts + more.starts)
         return plan
 
+    def _is_at_own_limit(self, request: Request) -> bool:
+        """Return whether only our own jobs must end first: a ticket would keep idle devices from other users."""
+        return not request.vram and request.gpus > self.pool.gpus
+
     def _try(self, waiting: Iterable[WaitingJob]) -> Plan:
         starts: list[Start] = []
         waits: list[WaitingJob] = []
@@ -212,7 +216,7 @@ class _PlanBuilder:
             if not self._is_possible(job):
                 # A device it needs is faulty, or a setting forbids it: the end is unknown, so nothing is reserved.
                 continue
-            if job.request.gpus and first is None:
+            if job.request.gpus and first is None and not self._is_at_own_limit(job.request):
                 first = job
             kind = job.request.gpus > 0
             if kind not in self.reserved:

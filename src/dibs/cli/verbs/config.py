@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from dibs.cli import editor, screen
@@ -30,6 +31,9 @@ EXAMPLES = (
 
 def main(args: Args) -> None:
     """Print settings, or change one in a file and in the running daemon."""
+    if args.words[:1] == ("get",):
+        # Typed from habit.
+        args = replace(args, words=args.words[1:])
     action, *words = args.words or ("",)
     if action in ACTIONS:
         expected = ACTIONS[action]
