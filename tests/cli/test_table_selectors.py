@@ -161,6 +161,12 @@ def always(jobs: list[Job]) -> int:
     return 0
 
 
+def retried(jobs: list[Job]) -> int:
+    """Return 1 if nothing is retried because jobs are unfinished."""
+    states = {job["state"] for job in jobs}
+    return int(bool(states.difference(FINISHED)) and not states & {"failed", "cancelled", "timeout", "lost"})
+
+
 def waited(jobs: list[Job]) -> int:
     if not all(map(is_finished, jobs)):
         return 124
@@ -260,7 +266,8 @@ def sections(typed: Typed) -> list[int]:
 
 
 def sentences(typed: Typed) -> list[int]:
-    lines = typed.out.splitlines()
+    # On a terminal a sentence may have several lines.
+    lines = re.sub(r"\n(?!job \d+: )", " ", typed.out.rstrip("\n")).splitlines()
     assert all(re.match(r"job \d+: .+\.$", line) for line in lines), lines
     assert typed.err == ""
     return [int(line.split()[1].rstrip(":")) for line in lines]
@@ -282,7 +289,7 @@ VERBS: dict[str, Verb] = {
     "move": Verb(one(lambda job: 0 if is_waiting(job) else 2), named, in_lines, after=["first"]),
     "hold": Verb(always, **CHANGING),
     "unhold": Verb(always, **CHANGING),
-    "retry": Verb(always, **CHANGING),
+    "retry": Verb(retried, **CHANGING),
     "cancel": Verb(always, **CHANGING, before=["-y", "--grace", "0s"]),
     "clean": Verb(cleanable, cleaned, deleted, before=["-y"], names=nobody),
 }  # fmt: skip
@@ -307,11 +314,16 @@ def test_a_verb_acts_on_exactly_the_selected_jobs(stage: Stage, name: str, kind:
         if not selected or verb.ids in (named, cleaned):
             selected = [job for job in stage.jobs() if selector.means(job, stage.ids)]
         typed = stage.typist.type(stage.bench, *words, *(["--json"] if is_json else []), columns=columns)
-        code = verb.code(selected) if selected else 3
+        # No job in a state is not an error; an id or a name that does not exist is one.
+        code = verb.code(selected) if selected else 0 if kind == "state" else 3
         assert typed.code == code, (words, typed)
         assert "Traceback" not in typed.err
         if columns is None:
             assert "\x1b" not in typed.out + typed.err
+        if is_json and not selected and code == 0:
+            assert verb.ids is not None
+            assert verb.ids(json.loads(typed.out)) == []
+            continue
         if not selected or code == 2:
             assert typed.out == ""
             assert re.fullmatch(r"dibs: [^\n]+\.?\n", typed.err), typed

@@ -48,13 +48,19 @@ def fill(path: Path) -> None:
             file.write(b"x" * 4096)
 
 
-def exhaust(bench: Bench, filler: Path) -> None:
-    """Fill the disk and the reserve of the database, until nothing more can be stored."""
+def exhaust(bench: Bench, filler: Path) -> list[int]:
+    """Fill the disk and the reserve of the database, until nothing more can be stored; return some queued jobs."""
     bench.client.post("/v1/queue", {"paused": True})
-    job = bench.add("true", gpus=0)
+    job, *spare = bench.add_many([{"command": "true", "gpus": 0}] * 60)
     changes = itertools.cycle(["hold", "unhold"])
     for change in (lambda: bench.add("true " + "x" * 20_000, gpus=0), lambda: act(bench, next(changes), job)):
         wait_for(lambda change=change: is_refused(change, filler))
+    return spare
+
+
+def is_unrecorded(bench: Bench, job: int, filler: Path) -> bool:
+    fill(filler)
+    return "not recorded yet" in bench.cancel(job).get("note", "")
 
 
 def act(bench: Bench, verb: str, job: int) -> None:
@@ -94,7 +100,9 @@ def test_a_job_is_stopped_even_if_the_ballast_does_not_help(bench: Bench, small_
     bench.long_job(gpus=1)
     other = bench.long_job(gpus=1)
     (small_disk / "ballast").unlink()
-    exhaust(bench, small_disk / "filler")
+    queued = exhaust(bench, small_disk / "filler")
+    # A cancel needs less space than what was refused until now.
+    assert any(is_unrecorded(bench, each, small_disk / "filler") for each in queued)
     done = bench.cli("cancel", "--grace", "1s", str(other))
     assert done.returncode == 0, done.stderr
     assert "not recorded yet" in done.stderr

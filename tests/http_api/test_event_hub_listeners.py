@@ -44,6 +44,10 @@ class SmallDaemon:
     def starts_trouble(self, reader: Store) -> None:
         """Refuse nothing."""
 
+    def outlook(self, reader: Store) -> Any:
+        """Reserve nothing."""
+        return SimpleNamespace(reserved=dict)
+
     def submit(self, count: int = 1) -> None:
         with self.store.batch():
             self.store.submit([build.spec()] * count, build.NOW)

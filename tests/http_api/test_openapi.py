@@ -16,6 +16,9 @@ import hypothesis
 import openapi_spec_validator
 import pytest
 import schemathesis
+
+# Imported here and not on first use, beside other threads: pytest parses it, and until Python 3.11.8 that could fail.
+import schemathesis.generation.jsonschema.strategy
 from schemathesis import checks
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (

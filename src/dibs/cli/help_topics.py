@@ -37,7 +37,7 @@ VARIABLES = (
     ("DIBS_CHECKPOINT_DIR", "a folder that stays over all attempts"),
     ("DIBS_REPORT", "a file for JSON lines with numbers; `dibs report` appends to it"),
     ("DIBS_PORT", "a free TCP port, for torchrun and the like"),
-    ("DIBS_PYTHON", "the interpreter that dibs runs with"),
+    ("DIBS_PYTHON", "the Python interpreter of dibs"),
     ("DIBS_STOP", "TERM@30: the signal of a stop, and the seconds from it to KILL"),
     ("DIBS_WARN", "with --signal: USR1@120, the signal, and the seconds from it to the time limit"),
     ("MASTER_ADDR, MASTER_PORT", "with a GPU, unless they are set"),

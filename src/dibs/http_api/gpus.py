@@ -42,16 +42,21 @@ async def get_gpus(daemon: Daemon) -> machine_answers.Gpus:
 
 async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
     """Return every GPU of an inventory and its current holders."""
+    # One question for all of it: this is asked again and again for every page that is open.
+    return await daemon.ask(lambda reader: _gpus(daemon, reader, inventory))
+
+
+def _gpus(daemon: Daemon, reader: Reader, inventory: Inventory) -> machine_answers.Gpus:
     place, ids = daemon.lease_folder, inventory.ids
-    found, blocked = await daemon.ask(lambda reader: _people(place, inventory))
-    broken = await daemon.ask(lambda reader: device_lease.unusable(place, ids))
+    found, blocked = _people(place, inventory)
+    broken = device_lease.unusable(place, ids)
     inventory = devices.with_faults(inventory, {DeviceId(device): why for device, why in broken.items()})
-    line, starts = await daemon.ask(lambda reader: (tickets.line(place, {*ids}), daemon.starts_trouble(reader)))
+    line = tickets.line(place, {*ids})
     waiters = [
         machine_answers.Waiter(t.user, t.pid, t.count, t.mib * choice.MIB or None, list(t.devices)) for t in line
     ]
     idle = daemon.devices.idle_since
-    reserved = await daemon.ask(lambda reader: daemon.outlook(reader).reserved())
+    reserved = daemon.outlook(reader).reserved()
     shown = [
         gpu_answer(
             device,
@@ -63,6 +68,7 @@ async def gpus(daemon: Daemon, inventory: Inventory) -> machine_answers.Gpus:
         )
         for device in inventory.devices
     ]
+    starts = daemon.starts_trouble(reader)
     return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction, starts)
 
 
