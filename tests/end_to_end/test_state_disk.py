@@ -112,6 +112,21 @@ def test_a_job_is_stopped_even_if_the_ballast_does_not_help(bench: Bench, small_
 
 
 @needs_root
+def test_a_cancel_recorded_later_spares_newer_jobs(bench: Bench, small_disk: Path) -> None:
+    """It is for the jobs that its selector matched when it was asked for."""
+    bench.start()
+    wait_for(lambda: (small_disk / "ballast").exists())
+    job = bench.long_job(gpus=1)
+    (small_disk / "ballast").unlink()
+    exhaust(bench, small_disk / "filler")
+    assert "not recorded yet" in bench.cancel("unfinished", grace_s=1)["note"]
+    (small_disk / "filler").unlink()
+    newer = bench.add("true", gpus=0)
+    assert bench.until(job)["state"] == "cancelled"
+    wait_for(lambda: bench.jobs("queued"), lambda queued: [one["id"] for one in queued] == [newer])
+
+
+@needs_root
 def test_a_read_on_a_frozen_disk_is_answered_with_an_error_that_names_the_disk(bench: Bench, tmp_path: Path) -> None:
     image = tmp_path / "image"
     with image.open("wb") as file:

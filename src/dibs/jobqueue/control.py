@@ -154,6 +154,11 @@ class Cancel:
         note = f"not recorded yet ({why}); it will be as soon as possible"
         return Acted([Changed(job.id, State.STOPPING.value) for job in active], left, note)
 
+    def of(self, acted: Acted) -> Cancel:
+        """Return this request for the jobs of `acted` alone: later, a selector such as `running` matches others."""
+        ids = [job.id for job in acted.changed] + [job.id for job in acted.unchanged]
+        return Cancel(selectors.parse([selectors.ranges(ids)]), self.grace_s)
+
 
 def _later(word: str) -> str:
     return f"it is {word} already" if word in FINISHED_WORDS else "it is cancelled as soon as that can be recorded"

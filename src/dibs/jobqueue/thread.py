@@ -304,12 +304,17 @@ class QueueThread:
             if work.run == self._end:
                 self._is_over = True
                 continue
-            if isinstance(work.run, Cancel) and work.answer is not None:
-                _give(work, self._deliver(work.run, why))
+            run = work.run
+            if isinstance(run, Cancel) and work.answer is not None:
+                acted = self._deliver(run, why)
+                _give(work, acted)
+                if isinstance(acted, DibsError) or not (acted.changed or acted.unchanged):
+                    continue
+                run = run.of(acted)
             elif work.answer is not None:
                 _give(work, refusal)
                 continue
-            again = Work(work.run, is_quiet=work.is_quiet)
+            again = Work(run, is_quiet=work.is_quiet)
             self.waits.later(RETRY_FOR_S, lambda again=again: self._news.append(again))  # type: ignore[misc]
 
     def _deliver(self, request: Cancel, why: str) -> Acted | DibsError:
