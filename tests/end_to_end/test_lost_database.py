@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from bench import Bench, wait_for
+from bench import PATIENCE_S, Bench, wait_for
 from dibs.errors import DibsError, MachineError, NoDaemon
 from dibs.store import copies
 from dibs.system import paths
@@ -61,6 +62,44 @@ def test_a_job_can_be_stopped_although_the_database_was_deleted(bench: Bench) ->
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
     bench.cli("daemon", "restart")
     assert bench.until(job)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/v1/jobs/1", [("until", "finished")]),
+        ("/v1/jobs/wait", [("select", "1"), ("seen", "0")]),
+        ("/v1/jobs/changes", [("since", "1000")]),
+    ],
+)
+def test_waiting_for_a_job_ends_with_an_error_if_the_database_was_deleted(
+    bench: Bench, path: str, query: list[tuple[str, str]]
+) -> None:
+    """Its end cannot be recorded."""
+    command, gate = gated(bench, "gate")
+    bench.until(bench.add(command, gpus=0), "started")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(bench.client.get, path, [*query, ("wait_s", "20")])
+        remove(bench)
+        gate.touch()
+        with pytest.raises(MachineError, match="was deleted or replaced"):
+            waiting.result(PATIENCE_S)
+    assert bench.job(1)["state"] == "running"
+    assert bench.cli("follow", "1").returncode == 125
+    bench.cli("daemon", "restart")
+    assert bench.until(1)["state"] == "done"
+
+
+def test_a_deleted_database_is_logged_once(bench: Bench) -> None:
+    job = bench.long_job(gpus=1)
+    remove(bench)
+    bench.cancel(job)
+    wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
+    for _ in range(3):
+        with pytest.raises(MachineError):
+            bench.add("true", gpus=0)
+    lines = paths.daemon_log(bench.home).read_text().splitlines()
+    assert len([line for line in lines if "was deleted or replaced" in line]) == 1
 
 
 def test_jobs_running_when_the_database_is_deleted_survive_a_crash_too(bench: Bench) -> None:

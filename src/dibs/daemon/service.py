@@ -189,7 +189,14 @@ class Daemon:
             left = deadline - self.events.loop.time()
             if is_over(answer) or left <= 0 or self.stopping.is_set():
                 return answer
-            await self.events.changed(version, left)
+            await self.changed(version, left)
+
+    async def changed(self, since: int, timeout_s: float) -> None:
+        """Wait until jobs change after version `since`; raise if the database was deleted: none will be recorded."""
+        if gone := self._queue.store.custody.gone:
+            # One error for all: it must not collect the frames of each.
+            raise gone.with_traceback(None)
+        await self.events.changed(since, timeout_s)
 
     async def do(self, verb: Callable[[Turn], T]) -> T:
         """Run a verb in the queue thread; return after the commit."""

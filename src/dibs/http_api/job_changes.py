@@ -73,7 +73,7 @@ async def get_changes(daemon: Daemon, request: web.Request, query: ChangesQuery)
         has_left = request.transport is None or request.transport.is_closing()
         if left <= 0 or daemon.stopping.is_set() or has_left or any(one.is_finished for one in found):
             return _changes(daemon, cursor, found)
-        await daemon.events.changed(version, left)
+        await daemon.changed(version, left)
 
 
 def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
@@ -116,7 +116,7 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
             left = min(left, began + NEWS_EVERY_S - daemon.events.loop.time())
             if left <= 0:
                 break
-        await daemon.events.changed(version, left)
+        await daemon.changed(version, left)
         # The first change is checked at once; later ones are batched.
         await asyncio.sleep(max(0.0, looked_at + GATHER_S - daemon.events.loop.time()))
     if query.select and not summary.total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable
 
@@ -11,12 +12,14 @@ from dibs.http_api.schemas import job_answers
 from dibs.logs import reports, tails
 from dibs.logs.reports import Numbers
 from dibs.model.jobs import Job, JobId
-from dibs.store.writer import Reader
+from dibs.store.writer import FileGone, Reader
 
 
 async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: float) -> None:
     """Wait up to `for_s` seconds until the metrics of jobs that just finished are read."""
-    await daemon.ask_until(is_unread, operator.not_, for_s)
+    # If the database was deleted, they stay unread; the jobs are shown nevertheless.
+    with contextlib.suppress(FileGone):
+        await daemon.ask_until(is_unread, operator.not_, for_s)
 
 
 def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:

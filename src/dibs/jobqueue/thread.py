@@ -114,6 +114,8 @@ class QueueThread:
         #: Start nothing new: the daemon stops when no job runs.
         self.is_closing = False
         self._is_over = False
+        #: The last logged loss of the database.
+        self._loss = ""
         self._wakes_at = 0
         self._last_turn_at = 0
 
@@ -283,10 +285,11 @@ class QueueThread:
 
     def _rescue(self, batch: list[Work], error: sqlite3.Error | FileGone) -> None:
         """After a failed commit, release the ballast for what stops jobs or records their ends; refuse the rest."""
-        log.error("the disk refused a transaction: %s", error)
         if isinstance(error, FileGone):
+            self._tell_loss(error)
             self._refuse(batch, error, "the database was deleted")
             return
+        log.error("the disk refused a transaction: %s", error)
         refusal = MachineError(
             f"nothing was changed: the state folder cannot be written ({error}).", "Free some space?"
         )
@@ -297,6 +300,13 @@ class QueueThread:
             self._turn(vital)
         else:
             self._refuse(batch, refusal, str(error))
+
+    def _tell_loss(self, error: FileGone) -> None:
+        """Log the loss of the database and wake who waits for changes, once: every further turn fails too."""
+        if self._loss != error.line():
+            self._loss = error.line()
+            log.error("the disk refused a transaction: %s", self._loss)
+            self.publish()
 
     def _refuse(self, batch: list[Work], refusal: MachineError, why: str) -> None:
         """Answer that nothing was stored; stop jobs nevertheless, and record that and the messages of runners later."""
@@ -313,6 +323,9 @@ class QueueThread:
                 run = run.of(acted)
             elif work.answer is not None:
                 _give(work, refusal)
+                continue
+            if isinstance(refusal, FileGone):
+                # Nothing is stored before a restart, which examines all jobs.
                 continue
             again = Work(run, is_quiet=work.is_quiet)
             self.waits.later(RETRY_FOR_S, lambda again=again: self._news.append(again))  # type: ignore[misc]
