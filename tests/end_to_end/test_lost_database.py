@@ -250,6 +250,19 @@ def test_a_crash_at_the_start_of_a_session_loses_nothing(bench: Bench) -> None:
         job += 1
 
 
+def test_two_crashes_at_the_start_of_a_session_hold_no_job(bench: Bench) -> None:
+    """After the commit, then before the next one: the marker must not be two sessions behind the database."""
+    bench.start()
+    bench.cli("pause")
+    job = bench.add("true", gpus=0)
+    bench.kill()
+    for point in ("core:committed:1", "core:commit:1"):
+        with pytest.raises(DibsError):
+            bench.start(DIBS_CRASH=point)
+    bench.start()
+    assert bench.job(job)["state"] == "queued"
+
+
 def test_a_damaged_database_is_replaced_by_the_copy(bench: Bench) -> None:
     job = bench.add("true", gpus=0)
     bench.until(job)

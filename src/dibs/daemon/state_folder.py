@@ -47,8 +47,9 @@ async def begin(queue: QueueThread, boot: str) -> None:
 def _recover(turn: Turn, boot: str, session: str) -> None:
     store = turn.store
     mark = marker.read(store.custody.path.parent)
-    is_older = custody.is_older(mark, store.fact(copies.SESSION), store.last_event())
-    store.custody.announce(session)
+    stored = store.fact(copies.SESSION)
+    is_older = custody.is_older(mark, stored, store.last_event())
+    store.custody.announce(session, None if is_older else stored)
     dispatch.recover(turn, boot)
     if is_older:
         rediscovery.catch_up(turn, mark.ids if mark else 0)

@@ -60,9 +60,13 @@ class Custody:
             return FileGone(f"{what}, and the jobs cannot be saved ({error}).", "Make room; the daemon tries again.")
         return FileGone(f"{what}. All jobs are saved in {copy}.", "`dibs daemon restart` brings them back.")
 
-    def announce(self, session: str) -> None:
-        """Note the session that is about to be stored in the database. Call `begin` after the commit."""
-        marker.write(self.path.parent, replace(marker.read(self.path.parent) or Mark(), next=session))
+    def announce(self, session: str, stored: str | None) -> None:
+        """Note the session that is about to be stored in the database. Call `begin` after the commit.
+
+        `stored` is the one in it now, or None if it is an older copy: the last daemon may have died before its `begin`.
+        """
+        mark = marker.read(self.path.parent) or Mark()
+        marker.write(self.path.parent, replace(mark, session=stored or mark.session, next=session))
 
     def begin(self, session: str, last_id: int) -> None:
         """Note that the database is in use, and that no id above `last_id` was given."""
