@@ -263,6 +263,21 @@ def test_two_crashes_at_the_start_of_a_session_hold_no_job(bench: Bench) -> None
     assert bench.job(job)["state"] == "queued"
 
 
+def test_a_database_that_the_disk_refuses_to_open_is_not_missed_afterwards(bench: Bench) -> None:
+    """Closing it removes its log, which must not look like a loss."""
+    job = bench.add("true", gpus=0)
+    bench.until(job)
+    bench.kill()
+    # A check of the whole file ends with the deletion of this name, which now fails.
+    in_the_way = bench.home / "dibs.db-suspect"
+    in_the_way.mkdir()
+    with pytest.raises(DibsError):
+        bench.start()
+    in_the_way.rmdir()
+    bench.start()
+    assert bench.job(job)["state"] == "done"
+
+
 def test_a_damaged_database_is_replaced_by_the_copy(bench: Bench) -> None:
     job = bench.add("true", gpus=0)
     bench.until(job)

@@ -32,7 +32,7 @@ def open_store(path: Path, boot: str, highest_id: int) -> Store:
     custody.require_queue(path, highest_id)
     try:
         return Store.open(path, boot)
-    except DibsError:
+    except (DibsError, OSError):
         custody.note_closed(path)
         raise
 
