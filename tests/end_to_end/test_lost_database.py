@@ -278,6 +278,21 @@ def test_a_database_that_the_disk_refuses_to_open_is_not_missed_afterwards(bench
     assert bench.job(job)["state"] == "done"
 
 
+def test_one_unreadable_folder_does_not_block_a_restored_queue(bench: Bench) -> None:
+    bench.start()
+    bad, good = (bench.add(f"exit {code}", gpus=0) for code in (3, 4))
+    bench.wait_all()
+    bench.kill()
+    remove(bench)
+    shutil.rmtree(bench.home / "backups", ignore_errors=True)
+    record = bench.home / "jobs" / str(bad) / "1" / "started.1"
+    record.rename(record.with_name("x"))
+    record.symlink_to("x")
+    assert f"1 finished jobs found in their folders; unreadable folders (see daemon.log): {bad}" in repair(bench)
+    assert [(job["id"], job["exit_code"]) for job in bench.jobs()] == [(good, 4)]
+    assert f"job {bad}: " in (bench.home / "daemon.log").read_text()
+
+
 def test_a_damaged_database_is_replaced_by_the_copy(bench: Bench) -> None:
     job = bench.add("true", gpus=0)
     bench.until(job)

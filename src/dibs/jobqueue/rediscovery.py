@@ -8,9 +8,9 @@ What was queued is held, because it may have been cancelled, or have run and bee
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from dibs.model.fields import JobSpec
 from dibs.model.jobs import Job, JobId, Request, State
 from dibs.runner import records
 from dibs.system import processes
+
+log = logging.getLogger("dibs.jobqueue.rediscovery")
 
 UNKNOWN = "(what it ran was lost with the database)"
 HELD = "the queue was restored from a copy; it may have been cancelled or have run since"
@@ -39,22 +41,40 @@ class Trace:
 def catch_up(turn: Turn, given_ids: int) -> None:
     """Bring an older copy up to date with the folders; assign no id up to `given_ids` again."""
     turn.store.skip_to(max(given_ids, turn.files.highest_id()))
-    found = [_settle(turn, trace) for trace in traces(turn.files.home / "jobs") if _is_news(turn, trace)]
+    found, unread = _rediscover(turn)
     held = turn.store.hold(selectors.parse(["queued"]), turn.now, HELD)
     turn.changed += held
     running = sum(not job.is_finished for job in found)
     text = f"restored from a copy: {running} running and {len(found) - running} finished jobs found in their folders"
+    bad = f"; unreadable folders (see daemon.log): {selectors.ranges(unread)}" if unread else ""
     hint = f"; {len(held)} queued jobs are held: dibs unhold all" if held else ""
-    turn.store.set_fact(RESTORED, text + hint)
+    turn.store.set_fact(RESTORED, text + bad + hint)
 
 
-def traces(folder: Path) -> Iterator[Trace]:
-    """Yield the last start of every job that has a folder, by id. A folder with only a checkpoint has none."""
-    for job_id in sorted(_numbers(folder, "")):
-        attempt = max(_numbers(folder / str(job_id), ""), default=0)
-        start = max(_numbers(folder / str(job_id) / str(attempt), "started."), default=0)
-        if start:
-            yield Trace(JobId(job_id), attempt, start)
+def _rediscover(turn: Turn) -> tuple[list[Job], list[JobId]]:
+    """Record every start that the copy does not know; return the jobs, and the ids of unreadable folders."""
+    found: list[Job] = []
+    unread: list[JobId] = []
+    folder = turn.files.home / "jobs"
+    for job_id in sorted(map(JobId, _numbers(folder, ""))):
+        mark = turn.mark()
+        try:
+            with turn.store.step():
+                trace = _last_start(folder, job_id)
+                found += [_settle(turn, trace)] if trace is not None and _is_news(turn, trace) else []
+        except OSError as error:
+            # One unreadable folder must not keep the others from being found.
+            turn.undo(mark)
+            log.error("job %s: %s", job_id, error)
+            unread.append(job_id)
+    return found, unread
+
+
+def _last_start(folder: Path, job_id: JobId) -> Trace | None:
+    """Return the last start of a job that has a folder. One with only a checkpoint has none."""
+    attempt = max(_numbers(folder / str(job_id), ""), default=0)
+    start = max(_numbers(folder / str(job_id) / str(attempt), "started."), default=0)
+    return Trace(job_id, attempt, start) if start else None
 
 
 def _numbers(folder: Path, prefix: str) -> list[int]:
