@@ -233,6 +233,13 @@ def test_jobs_queued_in_an_older_copy_are_held(bench: Bench) -> None:
     assert "1 queued jobs are held: dibs unhold all" in repair(bench)
     bench.cli("resume")
     assert bench.job(job)["state"] == "held"
+    told = bench.cli("why", str(job)).stdout
+    assert told.startswith(f"job {job}: held: the queue was restored from a copy.")
+    assert f"`dibs unhold {job}`" in told
+    assert "restored from a copy" in bench.cli("doctor").stdout
+    bench.cli("unhold", "all")
+    assert bench.until(job)["state"] == "done"
+    assert "restored from a copy" not in bench.cli("doctor").stdout
 
 
 def test_a_crash_at_the_start_of_a_session_loses_nothing(bench: Bench) -> None:

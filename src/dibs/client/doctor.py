@@ -256,7 +256,8 @@ def database(patient: Patient) -> list[Finding]:
     if not path.exists():
         return []
     with contextlib.closing(Reader.open(path)) as reader:
-        question, restored = reader.fact(turns.QUESTION), reader.fact(turns.RESTORED)
+        question = reader.fact(turns.QUESTION)
+        restored = reader.fact(turns.RESTORED) if reader.is_any_held(turns.FROM_COPY) else None
     made = copies.numbered(path)
     age = units.format_duration(max(0.0, time.time() - made[-1].stat().st_mtime)) if made else ""
     text = f"copied {age} ago, to {made[-1]}" if made else "not copied yet"

@@ -140,6 +140,9 @@ class QueueOutlook:
         ids = selectors.ranges(among or [job.id])
         ids = ids if len(ids) <= LONGEST_IDS else State.HELD.value
         them = "it" if len(among) <= 1 else "them"
+        if job.remark == turns.FROM_COPY:
+            hint = f"A job may have been cancelled or have run since; `dibs unhold {ids}` lets {them} continue."
+            return Reason(f"held: {job.remark}", f"{hint} `dibs unhold all` releases all held jobs.")
         if job.remark is not None:
             return Reason(f"held: {job.remark}", f"`dibs unhold {self._batch(job)}` lets all of them continue.")
         if job.held_by is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.jobqueue import dispatch
-from dibs.jobqueue.turns import RESTORED, Turn
+from dibs.jobqueue.turns import FROM_COPY, RESTORED, Turn
 from dibs.model import lifecycle, selectors
 from dibs.model.devices import DeviceId
 from dibs.model.fields import JobSpec
@@ -26,7 +26,6 @@ from dibs.system import processes
 log = logging.getLogger("dibs.jobqueue.rediscovery")
 
 UNKNOWN = "(what it ran was lost with the database)"
-HELD = "the queue was restored from a copy; it may have been cancelled or have run since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ def catch_up(turn: Turn, given_ids: int) -> None:
     """Bring an older copy up to date with the folders; assign no id up to `given_ids` again."""
     turn.store.skip_to(max(given_ids, turn.files.highest_id()))
     found, unread = _rediscover(turn)
-    held = turn.store.hold(selectors.parse(["queued"]), turn.now, HELD)
+    held = turn.store.hold(selectors.parse(["queued"]), turn.now, FROM_COPY)
     turn.changed += held
     running = sum(not job.is_finished for job in found)
     text = f"restored from a copy: {running} running and {len(found) - running} finished jobs found in their folders"

@@ -32,6 +32,8 @@ BOOT = "boot"
 QUESTION = "clean"
 #: The fact that says what was found when the queue was last restored.
 RESTORED = "restored"
+#: Why the jobs of a restored queue are held.
+FROM_COPY = "the queue was restored from a copy"
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,10 @@ class Reader:
             groups.setdefault((why, why and batch, holder_of(json.loads(tags))), []).append(JobId(job_id))
         return list(groups.values())
 
+    def is_any_held(self, why: str) -> bool:
+        """Tell whether any job is held for this reason."""
+        return bool(self._ask("is_any_held", {"why": why}).fetchone()[0])
+
     def held_of_batch(self, batch: int) -> str:
         """Return the first and the last held job of a batch as a selector."""
         first, last = self._ask("held_of_batch", {"batch": batch}).fetchone()

@@ -300,9 +300,9 @@ class Store(Reader):
         found = self._ask("noticed_of_crowd", {"is_for_all": is_for_all, "most": most})
         return [rows.job_of(row) for row in found.fetchall()][::-1]
 
-    def hold(self, chosen: selectors.Selection, now: int, detail: str = "") -> list[JobId]:
+    def hold(self, chosen: selectors.Selection, now: int, why: str = "") -> list[JobId]:
         """Record `lifecycle.HoldAsked` for the queued jobs of a selection; return them."""
-        return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now, detail)
+        return self._shift(chosen, State.QUEUED, State.HELD, lifecycle.HoldAsked, now, why)
 
     def unhold(self, chosen: selectors.Selection, now: int) -> tuple[list[JobId], list[JobId]]:
         """Record `lifecycle.UnholdAsked` for the held jobs of a selection; return them, and the unready ones."""
@@ -310,11 +310,11 @@ class Store(Reader):
         return changed, [JobId(row[0]) for row in self._ask("unready_of_crowd")]
 
     def _shift(
-        self, chosen: selectors.Selection, before: State, after: State, event: type, now: int, detail: str = ""
+        self, chosen: selectors.Selection, before: State, after: State, event: type, now: int, why: str = ""
     ) -> list[JobId]:
         self._gather(selectors.within(chosen, (before,)), now)
-        self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": detail})
-        self._ask("shift_crowd", {"state": after.value})
+        self._ask("tell_crowd", {"at": now, "kind": event.__name__, "detail": why})
+        self._ask("shift_crowd", {"state": after.value, "remark": why or None})
         return [JobId(row[0]) for row in self._ask("crowd")]
 
     def _crowd(self) -> tuple[list[JobId], list[JobId]]:

@@ -126,6 +126,9 @@ WHERE batch = :batch AND batch <> 0 AND state = 'queued' ORDER BY id
 -- name: hold_batch
 UPDATE jobs SET state = 'held', remark = :why WHERE batch = :batch AND batch <> 0 AND state = 'queued'
 
+-- name: is_any_held
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'held' AND remark = :why)
+
 -- name: held_of_batch
 SELECT min(id), max(id) FROM jobs WHERE state = 'held' AND batch = :batch
 
@@ -507,7 +510,7 @@ UPDATE jobs SET state = 'queued', attempt = attempt + (start > 0 OR crowd.need I
     started_at = NULL, finished_at = NULL, remark = NULL FROM crowd WHERE jobs.id = crowd.id
 
 -- name: shift_crowd
-UPDATE jobs SET state = :state, remark = NULL WHERE id IN (SELECT id FROM crowd)
+UPDATE jobs SET state = :state, remark = :remark WHERE id IN (SELECT id FROM crowd)
 
 -- name: unready_of_crowd
 SELECT id FROM jobs WHERE id IN (SELECT id FROM crowd) AND is_ready = 0 ORDER BY id
