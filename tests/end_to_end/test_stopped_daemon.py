@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from bench import Bench, wait_for
 from dibs.cli import main as cli
+from dibs.client.daemon_process import Unresponsive
 from dibs.system import processes
 
 #: Seconds: far less than the minute that a request may take, far more than the second it takes on an idle machine.
@@ -97,6 +99,19 @@ def test_a_time_limit_is_respected(stopped: tuple[Bench, int]) -> None:
     done = bench.cli("wait", "--timeout", "3s")
     assert 3 <= time.monotonic() - began < LATE_S
     assert done.returncode == 124
+    assert f"pid {pid}" in done.stderr
+
+
+def test_a_time_limit_is_respected_when_the_backlog_is_full(bench: Bench) -> None:
+    bench.start()
+    pid = stop(bench)
+    with contextlib.ExitStack() as waiting:
+        with contextlib.suppress(Unresponsive):
+            while sock := bench.client.connect():
+                waiting.enter_context(sock)
+        done = bench.cli("wait", "--timeout", "3s")
+    os.kill(pid, signal.SIGCONT)
+    assert (done.returncode, done.stdout) == (124, "")
     assert f"pid {pid}" in done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from dibs.errors import MachineError, NoDaemon, TimedOut
 POLL_FOR_S = 20.0
 #: The least seconds between two requests: a daemon that is about to stop answers at once.
 REST_S = 0.05
+#: Seconds between two requests to a daemon that does not respond: each leaves a connection in its backlog.
+UNRESPONSIVE_REST_S = 2.0
 #: Seconds to wait for a daemon to come back before a request starts one: it may have been stopped for an upgrade, and
 #: starting the old version meanwhile would interfere.
 COME_BACK_FOR_S = 3.0
@@ -102,19 +105,24 @@ def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Wa
     """Send one long poll, and repeat it if the daemon went away; return None if time runs out first."""
     absence = Absence(queue, until)
     while True:
-        if absence.is_over():
-            try:
-                # Beyond `until`, because a busy machine answers late; one that is stopped or hangs is noticed anyway.
-                patience_s = ANSWER_FOR_S if until is None else max(0.0, until - time.monotonic()) + SLOW_S
-                answer: WaitSummary = queue.get(
-                    "/v1/jobs/wait", query, patience_s=min(ANSWER_FOR_S, patience_s), is_poll=True
-                )
-                return answer
-            except NoDaemon as error:
-                absence.record_failure(error)
-            except MachineError:
-                if until is None or time.monotonic() < until:
-                    raise
-        if until is not None and time.monotonic() >= until:
+        rest_s = REST_S
+        try:
+            if absence.is_over():
+                return _poll(queue, query, until)
+        except NoDaemon as error:
+            absence.record_failure(error)
+            rest_s = UNRESPONSIVE_REST_S if isinstance(error, Unresponsive) else REST_S
+        except MachineError:
+            if until is None or time.monotonic() < until:
+                raise
+        left_s = math.inf if until is None else until - time.monotonic()
+        if left_s <= 0:
             return None
-        time.sleep(REST_S)
+        time.sleep(min(rest_s, left_s))
+
+
+def _poll(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary:
+    # Beyond `until`, because a busy machine answers late; one that is stopped or hangs is noticed anyway.
+    patience_s = ANSWER_FOR_S if until is None else max(0.0, until - time.monotonic()) + SLOW_S
+    answer: WaitSummary = queue.get("/v1/jobs/wait", query, patience_s=min(ANSWER_FOR_S, patience_s), is_poll=True)
+    return answer
