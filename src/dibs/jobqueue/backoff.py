@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from dibs.devices.view import DeviceView
+from dibs.errors import MachineError
 from dibs.jobqueue.machine_line import MachineLine
 from dibs.jobqueue.reactor import Reactor
 from dibs.jobqueue.start_pauses import StartPauses
@@ -52,7 +53,7 @@ class Backoff:
         """Shun a device that a runner could not lease, unless its holder is visible."""
         try:
             is_seen = device in self._line.look(self._devices.inventory(), ()).held
-        except OSError as error:
+        except (OSError, MachineError) as error:
             log.error("the holder of %s cannot be read: %s", device, error)
             is_seen = False
         if not is_seen:

@@ -130,7 +130,12 @@ class EffectRunner:
 
     def _check_starting(self, turn: Turn) -> None:
         self._is_checking = False
-        if dispatch.check_starting(turn):
+        try:
+            is_open = dispatch.check_starting(turn)
+        except OSError:
+            self._check_starting_later()
+            raise
+        if is_open:
             # First: the rest may fail, and must be tried again.
             self._check_starting_later()
             self.engine.runners.replace_stopped_launcher()
