@@ -212,7 +212,7 @@ def test_a_lost_interpreter_is_named_and_jobs_start_when_it_is_back(tmp_path: Pa
         reason = wait_for_reason(bench, ids[0], "No such file or directory")
         assert str(python) in reason
         # Six of these start at once, the first time; each further one probes.
-        wait_for(lambda: sum(refusals_in(bench, job) for job in ids[:8]), lambda count: count >= 6 + TRIES)
+        wait_for(lambda: sum(refusals_in(bench, job) for job in ids[:40]), lambda count: count >= 6 + TRIES)
         python.symlink_to(os.path.realpath(sys.executable))
         check_all_done(bench)
 
@@ -315,7 +315,36 @@ def test_cancel_ends_a_job_whose_runner_is_stopped_again_and_again(bench: Bench)
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
 
 
-# -- one job's disk
+# -- one job's output
+
+#: Holds a file so that opening it without waiting fails, until its input ends.
+HOLD = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+held = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_outputs_that_cannot_be_opened_stop_no_queue_with_one_gpu(tmp_path: Path) -> None:
+    """The refusal looks like the machine's, and the jobs are at the head of the line."""
+    output = tmp_path / "held.log"
+    words = [sys.executable, "-c", HOLD, str(output)]
+    with (
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+        contextlib.closing(Bench(tmp_path, "fake:1")) as bench,
+    ):
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        bench.start()
+        troubled = bench.add_many([{"command": "true", "gpus": 1, "output": str(output)}] * 2, retries=0)
+        other = bench.add("true", gpus=1)
+        assert bench.until(other)["state"] == "done"
+        assert {bench.job(job)["state"] for job in troubled} <= {"queued", "starting"}
+        holder.communicate()
+        check_all_done(bench)
 
 
 @needs_root

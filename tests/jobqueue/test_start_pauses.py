@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from dibs.jobqueue.start_pauses import SPANS_S, StartPauses
+from dibs.jobqueue.start_pauses import SPANS_S, YIELD_S, StartPauses
 from dibs.model.jobs import JobId
 from dibs.scheduling.planner import Start
 from dibs.system.refusals import DEVICE, JOB, QUEUE, Refusal
@@ -43,6 +43,14 @@ def test_another_job_probes_each_time():
     """One job that has the trouble alone does not keep back the others."""
     pauses = StartPauses().refused(FULL, ONE, 100.0).probed_by(STARTS[:1]).refused(FULL, ONE, 101.0)
     assert pauses.let_through(STARTS) == STARTS[1:]
+
+
+def test_a_refused_job_lets_others_probe_for_a_while():
+    pauses = StartPauses().refused(FULL, ONE, 100.0)
+    again = pauses.queue.until
+    assert pauses.yielding(again) == {ONE}
+    assert pauses.yielding(again + YIELD_S) == set()
+    assert pauses.refused(FULL, TWO, again).yielding(again) == {ONE, TWO}
 
 
 def test_only_the_probe_ends_the_pause_of_all_starts():

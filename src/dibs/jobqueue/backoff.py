@@ -69,6 +69,8 @@ class Backoff:
         for span_s in self.pauses.new_spans(before, now):
             log.error("a start was refused: %s; next try in %g s", refusal.why, span_s)
             self._waits.later(span_s, self._reopen)
+        if job in self.pauses.tried:
+            self._waits.later(self.pauses.tried[job] - now, self._wake)
         self._devices.unusable = self.pauses.unusable(now)
 
     def accept(self, begun: Sequence[Job]) -> None:
@@ -93,7 +95,9 @@ class Backoff:
 
     def waiting_jobs(self, reader: Reader, inventory: Inventory, policy: Policy, now: float) -> list[WaitingJob]:
         """Return the jobs at the heads of the lines that may start now, without those that rest after a refusal."""
-        resting = self.pauses.resting(now)
-        # Resting jobs must not hide those behind them.
-        windows = [most + len(resting) for most in views.windows(inventory, policy)]
-        return [job for job in reader.head(*windows) if job.id not in resting]
+        pauses = self.pauses
+        resting, yielding = pauses.resting(now), pauses.yielding(now)
+        # These jobs must not hide those behind them.
+        windows = [most + len(resting) + len(yielding) for most in views.windows(inventory, policy)]
+        heads = [job for job in reader.head(*windows) if job.id not in resting]
+        return [job for job in heads if job.id not in yielding] or heads

@@ -1,8 +1,8 @@
 """When to try again after the machine refused a start.
 
 Pure. A refusal pauses what its scope names: all starts, those on one device, or those of one job. Each further refusal
-makes the next pause longer. After a pause of all starts, one start is let through to probe; when a command begins, what
-it needed is open again. Times are monotonic seconds.
+makes the next pause longer. After a pause of all starts, one start is let through to probe, if possible of a job not
+refused lately; when a command begins, what it needed is open again. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dibs.system.refusals import DEVICE, JOB, Refusal
 SPANS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 #: Seconds after which a pause that ended without another refusal is forgotten.
 FORGET_S = 60.0
+#: Seconds after a pause of all starts during which the job that was refused lets others probe.
+YIELD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class StartPauses:
     probe: JobId | None = None
     devices: Mapping[DeviceId, Pause] = field(default_factory=dict)
     jobs: Mapping[JobId, Pause] = field(default_factory=dict)
+    #: Jobs whose refusal paused all starts, and until when others probe before them: the trouble may be theirs alone.
+    tried: Mapping[JobId, float] = field(default_factory=dict)
 
     def refused(self, refusal: Refusal, job: JobId, now: float) -> StartPauses:
         """Return the pauses after the start of a job was refused."""
@@ -70,7 +74,9 @@ class StartPauses:
         if refusal.scope == JOB:
             pause = _after(self.jobs.get(job), refusal.why, now)
             return replace(self, jobs={**_recent(self.jobs, now), job: pause})
-        return replace(self, queue=_after(self.queue, refusal.why, now), probe=None)
+        queue = _after(self.queue, refusal.why, now)
+        tried = {other: until for other, until in self.tried.items() if now < until}
+        return replace(self, queue=queue, probe=None, tried={**tried, job: queue.until + YIELD_S})
 
     def new_spans(self, before: StartPauses, now: float) -> list[float]:
         """Return how long each pause lasts that was not there before."""
@@ -87,6 +93,7 @@ class StartPauses:
             probe=None if is_probe else self.probe,
             devices={device: pause for device, pause in self.devices.items() if device not in devices},
             jobs={other: pause for other, pause in self.jobs.items() if other != job},
+            tried={} if is_probe else self.tried,
         )
 
     def told(self, active: Collection[JobId], now: float) -> str | None:
@@ -112,6 +119,10 @@ class StartPauses:
     def resting(self, now: float) -> dict[JobId, str]:
         """Return the jobs that must not start now, each with the reason."""
         return {job: pause.told(now) for job, pause in self.jobs.items() if pause.lasts(now)}
+
+    def yielding(self, now: float) -> set[JobId]:
+        """Return the jobs that start only if no other job can probe the machine."""
+        return {job for job, until in self.tried.items() if now < until}
 
     def unusable(self, now: float) -> dict[DeviceId, str]:
         """Return the devices on which nothing may start now, each with the reason."""
