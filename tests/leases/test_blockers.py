@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import lease_lab
 from dibs.leases import blockers, device_lease, holders, waiters
 from dibs.leases.device_lease import Folder, Note
+from dibs.scheduling.choice import Terms
 from dibs.system import locks
 from lease_lab import Puppet, close, needs_root
 
@@ -94,6 +97,22 @@ def test_a_line_break_in_a_socket_name_blocks_nothing(place: Folder, puppet: Pup
     assert holders.survey(place, ["A"]) == {"A": ()}
     assert blockers.find(place, ["A"]) == {}
     close(device_lease.take(place, ["A"], Note()))
+
+
+@pytest.mark.parametrize("is_listening", [False, True])
+def test_of_many_socket_names_only_some_are_examined(place: Folder, is_listening: bool) -> None:
+    with contextlib.ExitStack() as bound:
+        for slot in range(3 * holders.MOST_NAMES):
+            sock = bound.enter_context(socket.socket(socket.AF_UNIX))
+            sock.bind(holders.socket_name(place, "A", f".{slot}.1"))
+            if is_listening:
+                sock.listen(1)
+        if is_listening:
+            assert len(holders.sockets(place, ["A", "B"])) == holders.MOST_NAMES + 1
+            assert set(holders.rooms(place, ["A", "B"], Terms(mib=1, most=1000))) == {"B"}
+        else:
+            assert list(blockers.find(place, ["A", "B"])) == ["A"]
+            assert len(holders.genuine(place, locks.deaf(place, "gpu"), ["A"])) == holders.MOST_NAMES + 1
 
 
 def test_a_forged_line_does_not_hide_a_holder(place: Folder, puppet: Puppets) -> None:

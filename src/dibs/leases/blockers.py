@@ -93,10 +93,8 @@ def _deaf_inodes(
     place: Folder, devices: Collection[str], table: bytes | None = None
 ) -> dict[str, list[tuple[bytes, int]]]:
     found: dict[str, list[tuple[bytes, int]]] = {}
-    for rest, inodes in locks.deaf(place, "gpu", table).items():
-        socket = holders.read_socket(place, rest, inodes)
-        if socket is not None and socket.device in devices and not socket_owners.is_forged(socket.name, inodes):
-            found.setdefault(socket.device, []).extend((socket.name, inode) for inode in inodes)
+    for socket in holders.genuine(place, locks.deaf(place, "gpu", table), devices):
+        found.setdefault(socket.device, []).extend((socket.name, inode) for inode in socket.inodes)
     return found
 
 

@@ -33,6 +33,9 @@ NOTE_BYTES = 2048
 #: Maximum digits of a slot number and of its MiB. Larger numbers are invalid and exceed any file offset.
 SHARE_DIGITS = 12
 
+#: Socket names of one device that are examined. Every user can bind any number of them, and each costs time.
+MOST_NAMES = 64
+
 
 class Note:
     """What a holder says about itself, for display; uid, pid and time are added when it is written."""
@@ -234,11 +237,24 @@ def watchable(place: Folder, devices: Iterable[str]) -> dict[bytes, str]:
 
 def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) -> list[Socket]:
     """Return the sockets of `devices` that are listening now, or that are in the kernel's table `seen`."""
-    wanted = set(devices)
+    return genuine(place, locks.bound(place, "gpu", seen), devices)
+
+
+def genuine(place: Folder, names: Mapping[str, list[int]], devices: Iterable[str]) -> list[Socket]:
+    """Return the sockets of `devices` among these names, without forged ones.
+
+    A device with too many names has one more, which is not examined and counts as exclusive.
+    """
+    counts = dict.fromkeys(devices, 0)
     found = []
-    for rest, inodes in locks.bound(place, "gpu", seen).items():
+    for rest, inodes in names.items():
         socket = read_socket(place, rest, inodes)
-        if socket is not None and socket.device in wanted and not socket_owners.is_forged(socket.name, inodes):
+        if socket is None or socket.device not in counts:
+            continue
+        counts[socket.device] += 1
+        if counts[socket.device] == MOST_NAMES + 1:
+            found.append(Socket(socket.name, inodes, socket.device, 0, None))
+        elif counts[socket.device] <= MOST_NAMES and not socket_owners.is_forged(socket.name, inodes):
             found.append(socket)
     return found
 
