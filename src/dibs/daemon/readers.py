@@ -69,9 +69,9 @@ class Readers:
                 f"the disk of {self._database.parent} does not answer.", "Is it frozen, failing or a lost device?"
             )
 
-    def _stuck(self) -> list[tuple[str, ...]]:
-        """Return the threads that a disk keeps waiting, with their processor time; nothing if one of them works."""
-        tasks = [_task(number) for number in self._ids]
+    def _stuck(self) -> list[tuple[str, str]]:
+        """Return the threads that a disk keeps waiting, with how often they waited; nothing if one of them works."""
+        tasks = [progress(number) for number in self._ids]
         return [task for task in tasks if task[0] == "D"] if all(task[0] in "DS" for task in tasks) else []
 
     def _answer(self, question: Callable[[writer.Reader], T]) -> T:
@@ -92,7 +92,11 @@ def _open(database: Path) -> writer.Reader:
     return reader
 
 
-def _task(number: int) -> tuple[str, ...]:
-    """Return the state of a thread, D while the kernel waits for a disk, and its processor time so far."""
-    fields = Path(f"/proc/self/task/{number}/stat").read_text().rpartition(")")[2].split()
-    return fields[0], fields[11], fields[12]
+def progress(number: int) -> tuple[str, str]:
+    """Return the state of a thread, D while the kernel waits for a disk, and how often it has waited for anything.
+
+    Each read of a slow disk counts, though it takes hardly any processor time.
+    """
+    lines = Path(f"/proc/self/task/{number}/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    return fields["State"].split()[0], fields["voluntary_ctxt_switches"].strip()
