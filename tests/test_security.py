@@ -1,9 +1,11 @@
-"""The page on threats: it has every threat, and every test that it names exists."""
+"""The pages on threats and on trouble: every threat has a row, and every test that they name exists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
 
 from dibs.cli.main import VERBS
 from dibs.system import settings
@@ -20,8 +22,9 @@ def test_every_threat_has_a_row_with_an_answer_and_a_test_or_a_reason() -> None:
         assert "::test_" in row[3] or row[3].startswith("no test: "), row
 
 
-def test_every_named_test_exists() -> None:
-    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", PAGE)
+@pytest.mark.parametrize("page", ["security.md", "reliability.md"])
+def test_every_named_test_exists(page: str) -> None:
+    named = re.findall(r"`(?:tests/)?([\w/]+\.py)::(test_\w+)`", (TESTS.parent / "docs" / page).read_text())
     assert len(named) > 50
     missing = [(file, name) for file, name in named if f"def {name}(" not in (TESTS / file).read_text()]
     assert missing == []
