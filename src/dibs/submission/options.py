@@ -291,6 +291,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {bare[near]}?" if near is not None else ""
 
 
+def action_of(args: Args, verb: str, actions: Iterable[str]) -> str:
+    """Return the one word that follows a verb with actions, such as `daemon stop`."""
+    known = [*actions]
+    if len(args.words) != 1 or args.words[0] not in known:
+        got = f'"{shown(" ".join(args.words))}"' if args.words else "nothing"
+        raise UserError(f"{verb} expected {', '.join(known[:-1])} or {known[-1]}, got {got}.")
+    return args.words[0]
+
+
 def shown(text: str) -> str:
     """Shorten input so that it fits a one-line error."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"

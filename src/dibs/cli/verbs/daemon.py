@@ -48,10 +48,7 @@ NOT_RUNNING = 5
 
 def main(args: Args) -> int:
     """Run the action that follows `daemon`."""
-    word = args.words[0] if args.words else ""
-    if len(args.words) != 1 or word not in ACTIONS:
-        got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
-        raise UserError(f"daemon expected {', '.join([*ACTIONS][:-1])} or {[*ACTIONS][-1]}, got {got}.")
+    word = options.action_of(args, "daemon", ACTIONS)
     for option in (FOREGROUND, DRAIN, FORCE, PRINT, options.JSON):
         if args.has(option) and option not in OPTIONS_OF[word]:
             raise UserError(f"daemon {word} has no option {option.names[-1]}.")

@@ -25,10 +25,7 @@ INCOMPLETE = 1
 
 def main(args: Args) -> int:
     """Run the action that follows `machine`."""
-    word = args.words[0] if args.words else ""
-    if len(args.words) != 1 or word not in ACTIONS:
-        got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
-        raise UserError(f"machine expected init, status or undo, got {got}.")
+    word = options.action_of(args, "machine", ACTIONS)
     if args.has(options.JSON) and word != "status":
         raise UserError(f"machine {word} has no option --json.")
     root = args.get(ROOT)
