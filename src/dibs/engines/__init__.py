@@ -1,1 +1,1 @@
-"""Engines run jobs. Today there is one: this machine."""
+"""Where jobs run: this machine (`local`), and clusters that others operate (`protocol`)."""

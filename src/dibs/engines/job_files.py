@@ -1,14 +1,15 @@
-"""The paths of a job's logs, reports and checkpoints. They do not depend on the engine that runs the job."""
+"""The paths of a job's logs, reports and checkpoints: in the folder for output, or in an engine's shared folder."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dibs.model import environment, path_templates
-from dibs.model.jobs import Job
+from dibs.model.jobs import Job, JobId
 from dibs.sweeps.values import write as written
 
 
@@ -20,11 +21,13 @@ class JobFiles:
     home: Path
     #: Where logs and checkpoints go: the setting `files`, else `home`. May be on a network file system.
     output_home: Path
+    #: By engine: the folder of this queue in the folder that its nodes share.
+    shared: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def roots(self) -> list[Path]:
         """Return every folder that holds one subfolder per job."""
-        return list(dict.fromkeys([self.home / "jobs", self.output_home / "jobs"]))
+        return list(dict.fromkeys(base / "jobs" for base in (self.home, self.output_home, *self.shared.values())))
 
     def highest_id(self) -> int:
         """Return the highest job id that has a folder in the state folder; 0 if there is none."""
@@ -36,7 +39,7 @@ class JobFiles:
 
     def folder(self, job: Job) -> str:
         """Return the folder of a job's logs and checkpoints."""
-        return f"{self.output_home}/jobs/{job.id}"
+        return f"{self.shared.get(job.engine, self.output_home)}/jobs/{job.id}"
 
     def log(self, job: Job, attempt: int | None = None) -> str:
         """Return the path of an attempt's output; default: the current attempt."""
@@ -51,6 +54,12 @@ class JobFiles:
     def report(self, job: Job, attempt: int | None = None) -> str:
         """Return the file with the numbers that an attempt reports; default: the current attempt."""
         return environment.report_path(attempt or job.attempt, self.folder(job))
+
+    def report_of(self, job_id: JobId, attempt: int) -> str:
+        """Return the file with the numbers that an attempt of a job reported, wherever the job ran."""
+        homes = (self.output_home, *self.shared.values())
+        paths = [environment.report_path(attempt, f"{home}/jobs/{job_id}") for home in homes]
+        return next((path for path in paths if os.path.exists(path)), paths[0])
 
     def _user_path(self, job: Job, template: str, attempt: int | None = None) -> str:
         values: dict[str, object] = {

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.engines import ports
+from dibs.engines import start_specs
 from dibs.engines.job_files import JobFiles
 from dibs.engines.runner_pool import Runners, Then, Undelivered, boot, spawn
-from dibs.model import environment, scripts
+from dibs.leases import evictable_marks
 from dibs.model.devices import Inventory
 from dibs.model.jobs import Job
-from dibs.runner import attempts, records, spares
+from dibs.runner import attempts, ports, records, spares
 from dibs.scheduling import capacity
-from dibs.store import call_files
-from dibs.system import commands, processes, refusals
+from dibs.system import disk, processes, refusals
+from dibs.system.lean import closing_fd
 from dibs.system.settings import Settings
 
 
@@ -40,8 +38,15 @@ class Local:
         """Return the local folder of a job's current attempt."""
         return f"{self.files.home}/jobs/{job.id}/{job.attempt}"
 
-    def remove_dead_spares(self) -> None:
-        """Remove the folders that dead runners made in advance."""
+    def prepare(self) -> None:
+        """Make the folders above those of jobs, and remove those that dead runners made in advance."""
+        for folder in (self.files.home / "jobs", self.files.home / spares.FOLDER):
+            try:
+                folder.mkdir(0o700, exist_ok=True)
+            except OSError:
+                # A full disk, for example: then the first start reports that.
+                continue
+            disk.spread(folder)
         spares.remove_dead(str(self.files.home))
 
     def start(
@@ -51,87 +56,50 @@ class Local:
         inventory: Inventory,
         then: Then,
         script: bytes | None = None,
+        *,
+        is_loan: bool = False,
     ) -> None:
         """Have a runner carry out the job's current start; call `then` when it is over.
 
-        Raise `Undelivered` if no runner has it.
+        `is_loan`: its devices are leased by others, and lent to it. Raise `Undelivered` if no runner has it.
         """
         try:
-            packed = records.pack(self._spec(job, captured, inventory, script))
+            packed = records.pack(self._spec(job, captured, inventory, script, is_loan))
         except OSError as error:
             raise Undelivered(refusals.of_own(error)) from error
         self.runners.start(packed, then)
 
-    def _spec(self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None) -> records.Spec:
-        spec = job.spec
-        env = environment.for_job(
+    def _spec(
+        self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None, is_loan: bool
+    ) -> records.Spec:
+        spec = start_specs.build(
             job,
             captured,
+            script,
+            self.files,
+            self.settings,
             inventory,
-            visible=spec.visible or self.settings.visible,
+            self.folder(job),
             port=ports.free(str(self.files.home), job.id, job.attempt),
-            folder=self.files.folder(job),
-            grace_s=self.settings.grace,
             own=self._own_names(),
         )
-        if script is not None and spec.argv is not None:
-            argv = self._script_words(job, script, spec.argv, env)
-        else:
-            path = env.get(b"PATH", os.defpath.encode()).decode(errors="surrogateescape")
-            own = spec.argv and call_files.current(spec.argv)
-            argv = commands.words(spec.command, own, self.settings.shell, path, spec.cwd)
-        return records.Spec(
-            job=job.id,
-            attempt=job.attempt,
-            start=job.start,
-            folder=self.folder(job),
-            argv=tuple(environment.os_bytes(word) for word in argv),
-            env=tuple(name + b"=" + value for name, value in env.items()),
-            cwd=environment.os_bytes(spec.cwd),
-            output=environment.os_bytes(self.files.log(job)),
-            output_mode=None if spec.output is None else 0o666 & ~spec.umask,
-            stderr=None if spec.stderr is None else environment.os_bytes(self.files.stderr(job) or ""),
-            umask=spec.umask,
-            folders=(environment.os_bytes(f"{self.files.folder(job)}/checkpoint"),),
-            run_folder=None if spec.folder is None else environment.os_bytes(spec.folder),
-            latest=None if spec.output is not None else environment.os_bytes(f"{self.files.folder(job)}/log"),
-            devices=() if spec.request.vram else tuple(job.allocation),
-            shares=self._shares(job, inventory) if spec.request.vram else (),
-            lease_dir=self.lease_dir,
-            note_job=str(job.id),
-            time_limit_s=spec.time_limit_s,
-            grace_s=self.settings.grace,
-            wait_tree=spec.wait_tree,
-            warn_signal=int(signal.Signals[f"SIG{spec.warn.signal}"]) if spec.warn else 0,
-            warn_s=spec.warn.before_s if spec.warn else 0.0,
-            notify=os.fsencode(self.notify),
-        )
+        spec.devices = () if job.spec.request.vram else tuple(job.allocation)
+        if is_loan:
+            spec.devices = tuple(map(evictable_marks.loan_of, job.allocation))
+        spec.shares = self._shares(job, inventory) if job.spec.request.vram else ()
+        spec.lease_dir = self.lease_dir
+        spec.evictable, spec.evicted_by = job.spec.request.is_evictable, job.evicted_by
+        spec.notify = os.fsencode(self.notify)
+        return spec
 
     def _shares(self, job: Job, inventory: Inventory) -> tuple[str, ...]:
         """Return the share that the runner leases of each device, and the limits it must respect."""
         room, most = capacity.capacities(inventory), self.settings.max_jobs_per_gpu
         return tuple(f"{device} {job.spec.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
 
-    def _script_words(self, job: Job, script: bytes, argv: Sequence[str], env: dict[bytes, bytes]) -> tuple[str, ...]:
-        """Write the text of a script into the attempt's folder; return the command that runs it.
-
-        The script has its own subfolder, because it may have any name. The command names the interpreter, as the kernel
-        would, so the file needs neither execute permission nor a disk that allows execution.
-        """
-        origin, *args = argv
-        copy = f"{self.folder(job)}/script/{os.path.basename(origin)}"
-        os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
-        fd = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with open(fd, "wb") as file:
-            file.write(script)
-        words = scripts.interpreter(script, self.settings.shell)
-        if scripts.is_python(words):
-            environment.let_import(env, os.path.dirname(origin))
-        return (*words, copy, *args)
-
     def _own_names(self) -> list[tuple[str, str]]:
         """Return the variables by which `dibs` inside a job finds this queue, lease folder and devices."""
-        own = [("DIBS_HOME", str(self.files.home)), ("DIBS_PYTHON", sys.executable)]
+        own = start_specs.own_names(self.files)
         if "DIBS_LEASE_DIR" in os.environ:
             own.append(("DIBS_LEASE_DIR", self.lease_dir))
         if "DIBS_DEVICES" in os.environ:
@@ -191,11 +159,9 @@ class Local:
         pidfd = self.adopt(started)
         if pidfd is None:
             return False
-        try:
+        with closing_fd(pidfd):
             # A runner that was stopped must continue to obey; for any other one SIGCONT changes nothing.
             return processes.send(pidfd, signum) and processes.send(pidfd, signal.SIGCONT)
-        finally:
-            os.close(pidfd)
 
     def kill_stopped_runner(self, job: Job) -> bool:
         """Kill the job's runner if it is stopped, because it will not obey; tell whether it was."""
@@ -203,9 +169,7 @@ class Local:
         pidfd = self.adopt(started) if isinstance(started, attempts.Shim) else None
         if pidfd is None or not isinstance(started, attempts.Shim):
             return False
-        try:
+        with closing_fd(pidfd):
             found = processes.look(started.pid)
             is_stopped = found is not None and found.is_stopped and attempts.has_runner(self.folder(job), job.start)
             return is_stopped and processes.send(pidfd, signal.SIGKILL)
-        finally:
-            os.close(pidfd)

@@ -16,7 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dibs.runner import main as runner
+from dibs.runner import records
+from dibs.runner.records import Final
 from dibs.system import open_files, paths, processes, refusals
+from dibs.system.lean import closing_fd
 from dibs.system.refusals import Refusal
 
 log = logging.getLogger("dibs.engines.runner_pool")
@@ -33,8 +36,11 @@ IDLE_S = 5.0
 #: The descriptor of the socket in the processes we start.
 ITS_FD = 3
 
-#: Called once when a start is over, or will never begin: whether its runner died silently, or why it was refused.
-Then = Callable[[bool, Refusal | None], None]
+#: Called once when a start is over, or will never begin: whether its runner died silently, why it was refused, or how
+#: the runner says that it ended.
+Then = Callable[[bool, Refusal | None, Final | None], None]
+#: Bytes of the longest message of a runner.
+LONGEST_BYTES = len(runner.OVER) + records.SIZE
 
 
 def boot(module: str, *words: str) -> list[str]:
@@ -73,8 +79,7 @@ class Runners:
         self._watch(sock.fileno(), lambda: self._heard(sock, then))
 
     def _give(self, packed: bytes) -> socket.socket:
-        spec = os.memfd_create("dibs-spec", os.MFD_CLOEXEC)
-        try:
+        with closing_fd(os.memfd_create("dibs-spec", os.MFD_CLOEXEC)) as spec:
             _write(spec, packed)
             while self._idle:
                 _, sock = self._idle.pop()
@@ -85,8 +90,6 @@ class Runners:
                     # It died while idle.
                     sock.close()
             return self._make(spec)
-        finally:
-            os.close(spec)
 
     def _make(self, spec: int) -> socket.socket:
         """Start a runner whose first spec is already in its socket."""
@@ -103,24 +106,25 @@ class Runners:
         return ours
 
     def _heard(self, sock: socket.socket, then: Then) -> None:
-        """Keep a runner that has finished its start, or drop one that died; the files say how the start ended."""
-        said, refusal = b"", None
+        """Keep a runner that has finished its start, or drop one that died: then the files say how the start ended."""
+        said, refusal, final = b"", None, None
         try:
-            said = sock.recv(refusals.LONGEST_BYTES)
+            said = sock.recv(LONGEST_BYTES)
             refusal = refusals.unpack(said)
         except ConnectionResetError:
             # The kernel says so if the other end is closed before everything was read: nobody has this start.
             refusal = Refusal(refusals.QUEUE, self._unread())
         except OSError as error:
             log.error("a runner's socket: %s", error)
-        is_over = said == runner.OVER
+        is_over = said.startswith(runner.OVER)
         if is_over:
+            final = records.read_final_record(said[len(runner.OVER) :])
             if not self._idle:
                 self._later(IDLE_S, self._trim)
             self._idle.append((time.monotonic(), sock))
         else:
             sock.close()
-        then(not is_over and refusal is None, refusal)
+        then(not is_over and refusal is None, refusal, final)
 
     def _unread(self) -> str:
         if self._was_stopped:

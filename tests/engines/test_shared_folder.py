@@ -1,0 +1,44 @@
+"""The folder that the nodes of a cluster share: it holds our code and our orders, so it must be ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dibs.engines import node_code
+from dibs.engines.protocol import Unavailable
+from dibs.engines.remote_starts import Packer
+from dibs.system.configuration.engines import EngineSettings
+
+
+def packer(shared: Path) -> Packer:
+    nothing: Any = None
+    return Packer(EngineSettings("night", shared=shared), nothing, nothing, "me", nothing)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder to another user needs root")
+@pytest.mark.parametrize("step", ["", "deeper"])
+def test_a_shared_folder_of_another_user_is_not_used(tmp_path: Path, step: str) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 61002, -1)
+    with pytest.raises(Unavailable, match=r"expected a folder of yours, but .*theirs belongs to another user"):
+        packer(theirs / step).prepare()
+    assert list(theirs.rglob("*.py")) == []
+
+
+def test_a_shared_folder_that_all_can_write_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(Unavailable, match="expected a folder of yours"):
+        packer(tmp_path / "open").prepare()
+
+
+def test_the_folder_is_for_its_owner(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    root = packer(shared).prepare()
+    assert root == node_code.root_in(shared)
+    assert shared.stat().st_mode & 0o077 == 0
