@@ -29,6 +29,9 @@ class Sizes:
     #: Of a Python function that does nothing.
     calls: int
     submits: int
+    #: Jobs in the queues in which verbs are timed, and jobs of one `dibs.submit`.
+    verb_jobs: tuple[int, ...]
+    python_jobs: int
     depths: tuple[int, ...]
     idle_for_s: float
     restart_queued: int
@@ -41,6 +44,10 @@ class Sizes:
     load_for_s: float
     load_streams: int
     load_rate: float
+    #: On real clusters: of Slurm, of Ray, and of Ray through a broker.
+    slurm_jobs: int
+    ray_jobs: int
+    broker_jobs: int
 
 
 FULL = Sizes(
@@ -51,6 +58,8 @@ FULL = Sizes(
     pipe_lines=2_000,
     calls=500,
     submits=40,
+    verb_jobs=(10, 100_000),
+    python_jobs=10_000,
     depths=(1_000, 10_000, 100_000, 1_000_000),
     idle_for_s=5.0,
     restart_queued=10_000,
@@ -61,6 +70,9 @@ FULL = Sizes(
     load_for_s=60.0,
     load_streams=200,
     load_rate=50.0,
+    slurm_jobs=1_000,
+    ray_jobs=12,
+    broker_jobs=400,
 )
 #: To see whether it works, not how fast it is.
 QUICK = Sizes(
@@ -71,6 +83,8 @@ QUICK = Sizes(
     pipe_lines=60,
     calls=30,
     submits=5,
+    verb_jobs=(10, 1_000),
+    python_jobs=100,
     depths=(1_000, 5_000),
     idle_for_s=1.0,
     restart_queued=500,
@@ -81,6 +95,9 @@ QUICK = Sizes(
     load_for_s=3.0,
     load_streams=20,
     load_rate=50.0,
+    slurm_jobs=40,
+    ray_jobs=6,
+    broker_jobs=60,
 )
 
 

@@ -24,7 +24,7 @@ ALONE, SHARING, RELAXED = Request(), Request(vram=6 * GIB), Request(ignore_forei
         ({"drained": "drained: fan"}, "drained: fan", "drained: fan", "drained: fan"),
         ({"settling": "5G to come"}, "5G to come", "5G to come", "5G to come"),
         ({"foreign": "used by bob", "foreign_memory": 3 * GIB}, "used by bob", None, None),
-        ({"foreign": "used by bob"}, "used by bob", "used by bob, and nobody knows how much of it", None),
+        ({"foreign": "used by bob"}, "used by bob", "used by bob, memory use unknown", None),
         ({"foreign_memory": 3 * GIB}, None, None, None),
         ({"memory_total": None}, None, capacity.UNKNOWN_SIZE, None),
         ({"compute_mode": EXCLUSIVE}, None, capacity.ONE_PROCESS, None),

@@ -43,9 +43,9 @@ def test_jobs_with_different_requests_are_not_similar(other):
 @pytest.mark.parametrize(
     ("limit_s", "ends_s", "ran_s", "span"),
     [
-        (None, [], 0, Span(0, None, "has no time limit and nothing like it has finished yet")),
-        (None, [5, 5], 0, Span(0, None, "has no time limit and only 2 like it finished well so far")),
-        (None, [1, 2, 3], 4, Span(0, None, "has no time limit and has run longer than those like it")),
+        (None, [], 0, Span(0, None, "has no time limit and no similar job has finished yet")),
+        (None, [5, 5], 0, Span(0, None, "has no time limit and only 2 similar jobs have succeeded so far")),
+        (None, [1, 2, 3], 4, Span(0, None, "has no time limit and has run longer than similar jobs")),
         (60, [], 0, Span(0, 60)),
         (60, [], 20, Span(0, 40)),
         (60, [], 70, Span(0, 0)),

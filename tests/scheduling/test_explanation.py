@@ -15,11 +15,11 @@ from dibs.scheduling import explanation, planner
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, View, WaitingJob
 
-HOW_THEY_ARE = "`dibs gpus` shows how the GPUs are."
-PRIORITY = "A higher --priority would pass it."
+HOW_THEY_ARE = "`dibs gpus` shows the state of the GPUs."
+PRIORITY = "A higher --priority would let it start first."
 HELD = "`dibs gpus` shows who holds them and since when."
-SOME_ENDED = "It starts when enough of them have ended; `dibs cancel` ends one of yours sooner."
-ENDED = "It starts when job 3 has ended; `dibs cancel 3` ends it sooner."
+SOME_ENDED = "It starts when enough of them finish; `dibs cancel` stops one of yours."
+ENDED = "It starts when job 3 finishes; `dibs cancel 3` stops that job."
 
 
 @given(WORLDS, st.booleans())
@@ -64,7 +64,7 @@ MINE = build.waiting(10, gpus=2)
             MINE,
             View([MINE], is_paused=True),
             build.inventory(2),
-            Reason("the queue is paused", "`dibs resume` lets it go on."),
+            Reason("the queue is paused", "`dibs resume` resumes it."),
             id="the queue is paused",
         ),
         pytest.param(
@@ -74,7 +74,7 @@ MINE = build.waiting(10, gpus=2)
             build.waiting(10, gpus=0),
             View([build.waiting(10, gpus=0)], [Active(JobId(1)), Active(JobId(2))]),
             build.inventory(2),
-            Reason("all 2 CPU slots are in use", "The setting cpu_slots allows more."),
+            Reason("all 2 CPU slots are in use", "The setting cpu_slots raises the limit."),
             id="no CPU slot",
         ),
         pytest.param(
@@ -170,8 +170,8 @@ MINE = build.waiting(10, gpus=2)
             build.inventory(4),
             Reason(
                 "needs 2 GPUs; 3 of 4 free, GPU 0: job 3; "
-                "what is free is kept for job 4, which is ahead and needs 4 GPUs",
-                "A higher --priority would pass it; so would a --time that ends before it can start.",
+                "free GPUs are reserved for job 4, which is ahead and needs 4 GPUs",
+                "A higher --priority, or a --time that ends before that job can start, would let it start earlier.",
             ),
             id="a larger job collects",
         ),
@@ -247,22 +247,22 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
             Policy(4),
             Reason(
                 "needs 2 CPUs; running jobs leave 1 of 4",
-                "Fewer --cpus may fit sooner. The setting cpu_slots allows more.",
+                "Fewer --cpus may start sooner. The setting cpu_slots raises the limit.",
             ),
             id="CPUs",
         ),
         pytest.param(
             Request(1, mem=4 * 2**30),
             Policy(4, 8 * 2**30),
-            Reason("needs 4G of memory; running jobs leave 2G of 8G", "Less --mem may fit sooner."),
+            Reason("needs 4G of memory; running jobs leave 2G of 8G", "A lower --mem may start sooner."),
             id="memory",
         ),
         pytest.param(
             Request(1),
             Policy(4, max_gpus=1),
             Reason(
-                "your jobs use 1 of the 1 GPUs that max_gpus allows",
-                "It starts when enough of them have ended. The setting max_gpus allows more.",
+                "your jobs use 1 of 1 GPUs (setting max_gpus)",
+                "It starts when enough of them have finished. The setting max_gpus raises the limit.",
             ),
             id="max_gpus",
         ),
@@ -271,7 +271,7 @@ BUSY = [Active(JobId(3), build.ids(0), cpus=3, mem=6 * 2**30, limit_s=3600, star
             Policy(4, keep_free=2),
             Reason(
                 "the setting keep_free leaves 2 GPUs free for others",
-                "It starts when more are free. A lower keep_free lets it start sooner.",
+                "It starts when more GPUs are free. A lower keep_free lets it start sooner.",
             ),
             id="keep_free",
         ),
@@ -302,4 +302,4 @@ def test_the_reason_names_what_is_missing_and_what_would_help(request_, policy, 
 def test_a_job_at_its_batch_limit_gets_the_hint_to_raise_it():
     job = WaitingJob(JobId(10), Request(1), batch=1, room=0)
     found = explanation.explain(job, View([job], BUSY), build.inventory(4), Policy(4), build.NOW)
-    assert found == Reason("as many of its batch run as -j allows at once", "`dibs edit 10 -j N` would let more run.")
+    assert found == Reason("batch limit reached (-j)", "`dibs edit 10 -j N` raises the limit.")

@@ -190,7 +190,7 @@ def test_with_many_kinds_of_requests_fewer_jobs_are_examined():
 
 def test_a_job_that_is_not_in_the_input_costs_no_plan():
     count = CountingPlanner()
-    prospect = Prospect(View([build.waiting(1)]), 8, {}, cut_lines=[(build.waiting(1).request, 0)])
+    prospect = Prospect(View([build.waiting(1)]), 8, {}, cut_lines=[build.waiting(1).line])
     found = forecast_starts([JobId(9)], prospect, build.inventory(4), Policy(4), build.NOW, count)
     assert (found, count.plans) == ({9: forecasts.TOO_FAR}, 0)
 
@@ -298,19 +298,19 @@ def test_simulated_starts_update_the_order_of_use():
 
 def test_how_long_other_users_stay_is_unknown():
     view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("bob")))
-    assert expected(prospect(view, {}), 3) == "nobody knows how long bob keeps what it needs"
+    assert expected(prospect(view, {}), 3) == "bob holds the GPUs it needs for an unknown time"
 
 
 def test_tickets_ahead_in_the_machine_wide_line_may_stay_too():
     line = [Collector("eve", 1, frozenset(build.ids(0, 1)))]
     view = View([build.waiting(3, gpus=2)], [running(1, 0)], line=line, ahead=1)
-    assert expected(prospect(view, {1: (5, 10)}), 3) == "nobody knows how long eve takes, who waits for GPUs too"
+    assert expected(prospect(view, {1: (5, 10)}), 3) == "eve is ahead and will use GPUs for an unknown time"
 
 
 def test_a_faulty_device_stays_faulty():
     view, inventory = View([build.waiting(3, gpus=2)]), build.inventory(2, faulty=[0])
     (found,) = forecast_starts([JobId(3)], prospect(view, {}), inventory, Policy(4), build.NOW).values()
-    assert found.unknown == "nobody knows when what it needs can be used"
+    assert found.unknown == "the GPUs it needs cannot be used now"
 
 
 def test_while_the_queue_is_paused_there_is_no_forecast():
@@ -352,7 +352,7 @@ def test_a_job_at_the_end_of_a_dependency_chain_gets_the_reason_of_its_start():
 
 def test_a_job_that_depends_on_a_held_job_has_no_forecast():
     coming = [needing(build.waiting(3), 2)]
-    assert expected(prospect(View(), {}, coming=coming), 3) == "job 2, for which it waits, cannot be foreseen"
+    assert expected(prospect(View(), {}, coming=coming), 3) == "job 2, for which it waits, cannot be predicted"
 
 
 def test_finished_dependencies_do_not_count():
@@ -369,7 +369,7 @@ def test_a_batch_limit_is_respected():
 def test_a_truncated_line_is_forecast_as_far_as_the_input_is_complete():
     queue = [build.waiting(n) for n in range(1, 11)]
     spans = dict.fromkeys(range(1, 11), (1, 1))
-    whole, cut = (prospect(View(queue), spans, cut_lines=lines) for lines in ((), [(queue[0].request, 0)]))
+    whole, cut = (prospect(View(queue), spans, cut_lines=lines) for lines in ((), [queue[0].line]))
     assert (expected(whole, 6), expected(cut, 6)) == ((2, 2), (2, 2))
     assert (expected(whole, 10), expected(cut, 10)) == ((4, 4), "more than 6 jobs start before it")
 

@@ -376,7 +376,7 @@ def test_a_job_behind_a_reservation_names_the_job_it_is_for():
     queue = [build.waiting(1, cpus=4), build.waiting(2, gpus=0, cpus=2)]
     view, policy = View(queue, [running]), Policy(4)
     reason = explanation.explain(queue[1], view, build.inventory(1), policy, build.NOW)
-    assert reason == Reason("what it needs is kept for job 1, which is ahead", explanation.PASSING)
+    assert reason == Reason("reserved for job 1, which is ahead", explanation.PASSING)
 
 
 def test_a_job_whose_batch_place_is_reserved_names_the_job_it_is_for():
@@ -384,8 +384,8 @@ def test_a_job_whose_batch_place_is_reserved_names_the_job_it_is_for():
     queue = [WaitingJob(JobId(n), Request(gpus, limit_s=60), batch=1, room=1) for n, gpus in ((1, 2), (2, 1))]
     reason = explanation.explain(queue[1], View(queue, [long]), build.inventory(2), Policy(), build.NOW)
     assert reason == Reason(
-        "its place in the batch (-j) is kept for job 1, which is ahead",
-        "A higher -j would let both run; a higher --priority would pass it.",
+        "its place in the batch (-j) is reserved for job 1, which is ahead",
+        "A higher -j would let both run; a higher --priority would let it start first.",
     )
 
 

@@ -25,10 +25,10 @@ NONE = Room(0, 0, 1)
 
 #: Why a device cannot be shared, as text.
 ONE_PROCESS = (
-    "cannot be shared: its compute mode is exclusive-process, one process at a time; "
-    "without --vram a job has it alone, or nvidia-smi -c 0 as root allows sharing"
+    "cannot be shared: its compute mode is exclusive-process. "
+    "Without --vram a job gets exclusive use; nvidia-smi -c 0 (root) allows sharing"
 )
-UNKNOWN_SIZE = "cannot be shared: the driver does not tell how much memory it has; without --vram a job has it alone"
+UNKNOWN_SIZE = "cannot be shared: the driver does not report its memory size; without --vram a job gets exclusive use"
 
 
 def is_shared(view: View) -> bool:
@@ -48,13 +48,15 @@ def obstacle(device: Device, request: Request) -> str | None:
     a sharing request subtracts the memory in foreign use.
     """
     found = device.obstacle_to(ignores_foreign=request.ignores_foreign)
+    if found is None and device.closure is not None and device.closure.blocks(request.limit_s):
+        found = device.closure.why
     if found is not None or not request.vram:
         return found
     if device.compute_mode == devices.EXCLUSIVE:
         return ONE_PROCESS
     if device.memory_total is None:
         return UNKNOWN_SIZE
-    return f"{device.foreign}, and nobody knows how much of it" if capacity_mib(device) is None else None
+    return f"{device.foreign}, memory use unknown" if capacity_mib(device) is None else None
 
 
 def shortage(device: Device, request: Request, shares: Iterable[int] = ()) -> str | None:

@@ -6,6 +6,7 @@ the same name apart from numbers or, for unnamed jobs, the same command apart fr
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ LEAST_ENDS = 3
 LOW, HIGH = 0.1, 0.9
 
 LIMIT_HELPS = "A time limit (-t) would help."
+
+#: Run times in seconds of finished jobs like a job, the shortest first.
+History = tuple[float, ...]
 
 _NUMBERS = re.compile(r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+")
 
@@ -45,6 +49,16 @@ def likeness(spec: JobSpec) -> str:
     return "\0".join((spec.project, "name" if has_name else "command", shape, repr(kind)))
 
 
+def likenesses(spec: JobSpec) -> tuple[str, ...]:
+    """Return keys that are equal for jobs which are alike, from the closest likeness to the widest.
+
+    They are: similar jobs, runs of the same sweep, jobs of the same project and all jobs with the same number of GPUs.
+    """
+    sweep = (f"sweep\0{spec.sweep_id}\0{spec.request.gpus}",) if spec.sweep_id is not None else ()
+    wide = f"project\0{spec.project}\0{spec.request.gpus}", f"gpus\0{spec.request.gpus}"
+    return (likeness(spec), *sweep, *wide)
+
+
 def span(limit_s: float | None, ends_s: Sequence[float], ran_s: float = 0.0) -> Span:
     """Return how long a job that has run for `ran_s` may still take, if similar jobs took `ends_s`.
 
@@ -60,10 +74,26 @@ def span(limit_s: float | None, ends_s: Sequence[float], ran_s: float = 0.0) -> 
     return Span(0.0, None, f"has no time limit and {_too_little(ends_s)}", LIMIT_HELPS)
 
 
+def expected_s(history: History) -> float | None:
+    """Return how long a job is expected to run: the median of those like it; None if too few are known."""
+    return expected_left_s(history, 0.0)
+
+
+def expected_left_s(history: History, ran_s: float) -> float | None:
+    """Return how much longer a job that has run for `ran_s` is expected to run; None if too few like it are known.
+
+    It is the median of those that ran longer. One that ran longer than all of them is expected to run as long again.
+    """
+    if len(history) < LEAST_ENDS:
+        return None
+    first = bisect.bisect_right(history, ran_s)
+    return history[(first + len(history)) // 2] - ran_s if first < len(history) else ran_s
+
+
 def _too_little(ends_s: Sequence[float]) -> str:
     if len(ends_s) >= LEAST_ENDS:
-        return "has run longer than those like it"
-    return f"only {len(ends_s)} like it finished well so far" if ends_s else "nothing like it has finished yet"
+        return "has run longer than similar jobs"
+    return f"only {len(ends_s)} similar jobs have succeeded so far" if ends_s else "no similar job has finished yet"
 
 
 def _percentile(ordered: Sequence[float], part: float) -> float:

@@ -7,27 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from dibs.model import selectors, units
 from dibs.model.devices import DeviceId, Inventory
-from dibs.scheduling import capacity, choice, planner, pools, views
+from dibs.scheduling import capacity, choice, feasibility, planner, pools, precedence, views
 from dibs.scheduling.choice import Room
-from dibs.scheduling.planner import Plan
+from dibs.scheduling.planner import Plan, Reservation
 from dibs.scheduling.pools import Amounts
-from dibs.scheduling.views import Occupant, Policy, View, WaitingJob
+from dibs.scheduling.views import Active, Limit, Occupant, Policy, Position, View, WaitingJob
 
 #: Maximum number of holders to list.
 MOST_TOLD = 8
 
 #: Advice for a job that waits behind another job.
-PASSING = "A higher --priority would pass it; so would a --time that ends before it can start."
+PASSING = "A higher --priority, or a --time that ends before that job can start, would let it start earlier."
 
 #: Advice for a job that waits behind other users.
-THEIR_TURN = "Whoever was served least recently comes first; your turn is after theirs."
+THEIR_TURN = "GPUs go to the user with the least GPU time for their share."
 
 
+#: Advice for a job that gets the devices of evictable jobs.
+EVICTABLE_YIELD = "Evictable jobs give up their GPUs for it, after their minimum run time (evict_min_run) and grace."
+
+
+#: Advice for a job that waits for a reservation of devices to be over.
+SHORTER = "A --time that ends before the reservation begins would let it start sooner."
 #: Advice after the machine refused a start.
-BY_ITSELF = "Jobs start by themselves when this is over, and no attempt is used up."
+BY_ITSELF = "Jobs start automatically when this is over; no attempt is used up."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +52,13 @@ def explain(
     if view.trouble is not None:
         return Reason(view.trouble, BY_ITSELF)
     if view.is_paused:
-        return Reason("the queue is paused", "`dibs resume` lets it go on.")
+        return Reason("the queue is paused", "`dibs resume` resumes it.")
     decided = decided or planner.plan(view, inventory, policy, now)
     if any(start.id == job.id for start in decided.starts):
         return Reason("it is about to start")
-    if job.room is not None and (reason := _explain_room(job, job.room, view, decided)):
-        return reason
+    for limit in job.limits:
+        if reason := _explain_limit(job, limit, view, decided):
+            return reason
     view = _once_started(view, decided)
     pool, demand = planner.pool_of(view, inventory, policy), pools.demand_of(job.request)
     # A resource that is not needed never blocks, even if less than zero of it is left.
@@ -59,55 +67,111 @@ def explain(
     if 0 < demand.mem > pool.mem:
         left = f"{units.format_size(int(max(pool.mem, 0)))} of {units.format_size(policy.mem_total or 0)}"
         text = f"needs {units.format_size(job.request.mem)} of memory; running jobs leave {left}"
-        return Reason(text, "Less --mem may fit sooner.")
+        return Reason(text, "A lower --mem may start sooner.")
     if 0 < demand.gpus > min(pool.gpus, pool.free):
-        return _explain_etiquette(job, view, policy)
+        return _explain_etiquette(job, view, inventory, policy)
     earlier = [other for other in decided.waits if other.place < job.place]
     for kept in decided.reserved:
         is_earlier = any(kept.id == other.id for other in earlier)
-        if is_earlier and planner.outlasts(job.request, kept, policy, now) and not kept.spare.fits(demand):
-            return Reason(f"what it needs is kept for job {kept.id}, which is ahead", PASSING)
-    return _explain_devices(job, view, inventory, policy, earlier)
+        if is_earlier and precedence.outlasts(job, kept, policy, now) and not kept.spare.fits(demand):
+            return Reason(f"reserved for job {kept.id}, which is ahead", PASSING)
+    reason = _explain_devices(job, view, inventory, policy, earlier)
+    own = next((kept for kept in decided.reserved if kept.id == job.id), None)
+    passed = "" if own is None or job.since is None else _explain_passers(job, own, job.since, view, now)
+    return replace(reason, text=reason.text + passed)
 
 
-def _explain_room(job: WaitingJob, room: int, view: View, decided: Plan) -> Reason | None:
-    """Explain a wait for the batch limit; None if the job does not wait for that."""
-    mates = {other.id for other in view.waiting if other.batch == job.batch and other.place < job.place}
-    room -= sum(start.id in mates for start in decided.starts)
-    if room <= 0:
-        hint = f"`dibs edit {job.id} -j N` would let more run."
-        return Reason("as many of its batch run as -j allows at once", hint)
-    kept = [reserved.id for reserved in decided.reserved if reserved.id in mates]
-    if room <= len(kept):
-        hint = "A higher -j would let both run; a higher --priority would pass it."
-        return Reason(f"its place in the batch (-j) is kept for job {kept[0]}, which is ahead", hint)
+def _explain_passers(job: WaitingJob, kept: Reservation, since: int, view: View, now: int) -> str:
+    """Return how many later jobs run that passed a waiting one, and until when others may."""
+    count = len(precedence.passers(job, view.active, since))
+    if not count:
+        return ""
+    what = f"; passed by {count} shorter job{'s' if count > 1 else ''}"
+    if kept.closes_at <= now:
+        return f"{what}, and not passed any more"
+    closes_at, today = (datetime.fromtimestamp(at / 1000) for at in (kept.closes_at, now))
+    told = f"{closes_at:%H:%M}" if closes_at.date() == today.date() else f"{closes_at:%Y-%m-%d %H:%M}"
+    return f"{what}, and will not be passed after {told}"
+
+
+def _explain_limit(job: WaitingJob, limit: Limit, view: View, decided: Plan) -> Reason | None:
+    """Explain a wait for the limit of a batch, a group or a project; None if the job does not wait for that."""
+    kind, name = limit.key
+    if limit.is_paused:
+        return Reason(f"the group {name} is paused", f"`dibs group resume {name}` resumes it.")
+    costs = {
+        other.id: own.cost
+        for other in view.waiting
+        if other.place < job.place
+        for own in other.limits
+        if own.key == limit.key
+    }
+    room = limit.room - sum(costs.get(start.id, 0) for start in decided.starts)
+    if room < limit.cost:
+        return _explain_full(job, limit, view)
+    kept = [reserved.id for reserved in decided.reserved if reserved.id in costs]
+    if room - sum(costs[job_id] for job_id in kept) < limit.cost:
+        hint = "A higher -j would let both run; a higher --priority would let it start first."
+        what = "batch (-j)" if kind == "batch" else f"{kind} {name}"
+        return Reason(f"its place in the {what} is reserved for job {kept[0]}, which is ahead", hint)
     return None
+
+
+def _explain_full(job: WaitingJob, limit: Limit, view: View) -> Reason:
+    """Explain that a batch, a group or a project is at its limit."""
+    kind, name = limit.key
+    used = sum(active.takes(limit.key) for active in view.active)
+    if kind == "batch":
+        hint = f"`dibs edit {job.id} -j N` raises the limit."
+        return Reason("batch limit reached (-j)", hint)
+    if kind == "group":
+        text = f"the group {name} is at its limit: {used} of {used + limit.room} jobs run"
+        return Reason(text, f"`dibs group set {name} -j N` raises the limit.")
+    if kind == "hours":
+        text = f"the jobs of project {name} used {limit.used} (quota)"
+        return Reason(text, f"It starts when older use no longer counts. The quota is in [quotas.project.{name}].")
+    text = f"the jobs of project {name} use {used} of {used + limit.room} GPUs (quota)"
+    return Reason(text, f"It starts when enough of them have finished. The quota is in [quotas.project.{name}].")
+
+
+def own_limit(job: WaitingJob, view: View, inventory: Inventory, policy: Policy, decided: Plan) -> str | None:
+    """Return what alone keeps free devices from a waiting job of ours: `max_gpus`, `keep_free` or `quota`."""
+    if job.request.vram:
+        # It may start beside our jobs, which no setting counts again.
+        return None
+    pool = planner.pool_of(_once_started(view, decided), inventory, policy)
+    if job.request.gpus > pool.gpus:
+        return "quota" if policy.quota else "max_gpus"
+    return "keep_free" if job.request.gpus > pool.free else None
 
 
 def _once_started(view: View, decided: Plan) -> View:
     """Return the view after a plan was carried out: starts use resources and move us to the back of the line."""
     waiting = {job.id: job for job in view.waiting}
-    new = [waiting[start.id].on(start.devices) for start in decided.starts]
+    started = [(waiting[start.id].on(start.devices), start.is_loan) for start in decided.starts]
+    new = [job.apart() if is_loan else job for job, is_loan in started]
     ahead = len(view.line) if any(start.devices for start in decided.starts) else view.ahead
     return replace(view, active=[*view.active, *new], ahead=ahead)
 
 
 def _explain_cpus(job: WaitingJob, pool: Amounts, policy: Policy) -> Reason:
-    hint = "The setting cpu_slots allows more."
+    hint = "The setting cpu_slots raises the limit."
     if job.request.cpus:
         left = f"{int(max(pool.cpus, 0))} of {policy.cpu_slots}"
         text = f"needs {job.request.cpus} CPUs; running jobs leave {left}"
-        return Reason(text, f"Fewer --cpus may fit sooner. {hint}")
+        return Reason(text, f"Fewer --cpus may start sooner. {hint}")
     return Reason(f"all {policy.cpu_slots} CPU slots are in use", hint)
 
 
-def _explain_etiquette(job: WaitingJob, view: View, policy: Policy) -> Reason:
+def _explain_etiquette(job: WaitingJob, view: View, inventory: Inventory, policy: Policy) -> Reason:
+    if policy.quota and job.request.gpus > planner.pool_of(view, inventory, policy).gpus:
+        return Reason(policy.quota, f"It starts when that allows it. {feasibility.BY_ROOT}")
     mine = len({device for active in view.active for device in active.devices})
     if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
-        text = f"your jobs use {mine} of the {policy.max_gpus} GPUs that max_gpus allows"
-        return Reason(text, "It starts when enough of them have ended. The setting max_gpus allows more.")
+        text = f"your jobs use {mine} of {policy.max_gpus} GPUs (setting max_gpus)"
+        return Reason(text, "It starts when enough of them have finished. The setting max_gpus raises the limit.")
     text = f"the setting keep_free leaves {units.count_gpus(policy.keep_free)} free for others"
-    return Reason(text, "It starts when more are free. A lower keep_free lets it start sooner.")
+    return Reason(text, "It starts when more GPUs are free. A lower keep_free lets it start sooner.")
 
 
 def _explain_devices(
@@ -133,14 +197,30 @@ def _explain_devices(
     larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if larger is not None:
         its = units.count_gpus(larger.request.gpus)
-        return Reason(f"{text}; what is free is kept for job {larger.id}, which is ahead and needs {its}", PASSING)
+        return Reason(f"{text}; free GPUs are reserved for job {larger.id}, which is ahead and needs {its}", PASSING)
     people = dict.fromkeys(other.user for other in view.line[: view.ahead] if {*free}.intersection(other.devices))
     if people:
-        return Reason(f"{text}; {', '.join(people)} is next in the machine-wide line", THEIR_TURN)
+        text = f"{text}; {', '.join(people)} is next in the machine-wide line"
+        return Reason(text, f"{THEIR_TURN}{_position_of(next(iter(people)), view)}")
     rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
     if rival is not None:
-        return Reason(f"{text}; job {rival.id} is ahead of it", "A higher --priority would pass it.")
+        return Reason(f"{text}; job {rival.id} is ahead of it", "A higher --priority would let it start first.")
     return Reason(text, _what_frees(job, view, wanted, len(free), len(all_free)))
+
+
+def _position_of(user: str, view: View) -> str:
+    """Return how far ahead somebody is in the machine-wide order, and when that changes."""
+    theirs, own = view.positions.get(user), view.positions.get("")
+    if theirs is None or own is None or theirs.per_share_s > own.per_share_s:
+        return ""
+    told = f" Yours counts {_gpu_time(own)}, that of {user} {_gpu_time(theirs)}"
+    left_s = own.used_s * theirs.share / own.share - theirs.used_s
+    return f"{told}; you are next after {user} used {units.format_duration(max(1.0, left_s))} more."
+
+
+def _gpu_time(one: Position) -> str:
+    share = "" if one.share == 1 else f" with share {one.share:g}"
+    return f"{one.used_s / 3600:.1f} GPU-hours{share}"
 
 
 def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reason:
@@ -152,7 +232,9 @@ def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reas
     why = f" ({', '.join(out[:MOST_TOLD])})" if out else ""
     need, choice = units.count_gpus(job.request.gpus), _choice(job)
     is_choosy = len(inventory.usable()) >= job.request.gpus
-    hint = f"Without {choice} it could use the others." if is_choosy else "`dibs gpus` shows how the GPUs are."
+    hint = f"Without {choice} it could use the others." if is_choosy else "`dibs gpus` shows the state of the GPUs."
+    if any(device.closure is not None and device.id in told for device in inventory.devices):
+        hint = SHORTER
     if len(named) < job.request.gpus:
         # There were more devices when it was submitted.
         return Reason(
@@ -166,16 +248,24 @@ def _what_frees(job: WaitingJob, view: View, wanted: Sequence[DeviceId], free: i
     cures = dict.fromkeys(view.held[device].cure for device in wanted if device in view.held)
     if told := " ".join(cure for cure in cures if cure):
         return told
+    if not job.is_evictable and _yielding(view, wanted) + free >= job.request.gpus:
+        return EVICTABLE_YIELD
     if 0 < free < job.request.gpus and not job.request.gpu_ids:
         return f"It would start now with -g {free}."
     if all_free >= job.request.gpus and _choice(job):
         return f"Without {_choice(job)} it could use GPUs that are free."
     ours = [active.id for active in view.active if set(wanted).intersection(active.devices)]
     if len(ours) == 1 and not view.held.keys() & {*wanted}:
-        return f"It starts when job {ours[0]} has ended; `dibs cancel {ours[0]}` ends it sooner."
+        return f"It starts when job {ours[0]} finishes; `dibs cancel {ours[0]}` stops that job."
     if ours:
-        return "It starts when enough of them have ended; `dibs cancel` ends one of yours sooner."
+        return "It starts when enough of them finish; `dibs cancel` stops one of yours."
     return "`dibs gpus` shows who holds them and since when."
+
+
+def _yielding(view: View, wanted: Sequence[DeviceId]) -> int:
+    """Return how many devices evictable jobs would give up."""
+    ours = {device for job in view.active if job.is_evictable for device in job.devices}
+    return sum(device in ours or (device in view.held and view.held[device].is_evictable) for device in wanted)
 
 
 def _choice(job: WaitingJob) -> str:
@@ -190,13 +280,13 @@ def _occupied(device: DeviceId, left: Mapping[DeviceId, Room], view: View, mib: 
         return who or "not usable"
     people = f" ({who})" if who else ""
     if room.places <= 0:
-        return f"{room.sharers} jobs share it, and no more may{people}"
+        return f"{room.sharers} jobs share it, the maximum{people}"
     told = units.format_size(int(room.left_mib) * choice.MIB) if room.left_mib > 0 else "nothing"
     return f"{told} left{people}"
 
 
 def _holders_of(device: DeviceId, view: View) -> str:
-    mine = [f"job {job.id}" for job in view.active if device in job.devices]
+    mine = [f"job {job.id}{_evictable(job)}" for job in view.active if device in job.devices]
     others = [*view.sharers.get(device, ()), *([view.held[device]] if device in view.held else [])]
     return " and ".join([*mine, *map(_told, others)])
 
@@ -206,7 +296,15 @@ def _told(holder: Occupant) -> str:
         return holder.note
     numbered = f"job {holder.job}" if holder.job and holder.job.isdigit() else holder.job
     what = numbered or (f"pid {holder.pid}" if holder.pid else "lease")
-    return f"{holder.user}'s {what}"
+    return f"{holder.user}'s {what}{_evictable(holder)}"
+
+
+def _evictable(holder: Occupant | Active) -> str:
+    if isinstance(holder, Occupant) and holder.lent_to:
+        return f" (idle, lent to {holder.lent_to})"
+    if isinstance(holder, Active) and holder.leaves_at is not None:
+        return " (is being evicted)"
+    return " (evictable)" if holder.is_evictable else ""
 
 
 def _by_gpu(told: Mapping[DeviceId, str], inventory: Inventory) -> list[str]:

@@ -24,8 +24,8 @@ from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Policy, View, WaitingJob
 
 Planner = Callable[[View, Inventory, Policy, int], Plan]
-#: Jobs with the same request and batch form one line.
-Line = tuple[Request, int]
+#: Jobs with the same request, batch, group and project form one line.
+Line = tuple[Request, int, str, str]
 
 #: Limits per simulation: plans, and jobs passed to all plans together. A plan takes up to 20 µs per job.
 MOST_PLANS = 400
@@ -34,7 +34,7 @@ MOST_LOOKS = 20_000
 #: Milliseconds within which something starts "soon".
 SOON_MS = 10_000
 
-UNKNOWN_SPAN = Span(why="cannot be foreseen")
+UNKNOWN_SPAN = Span(why="cannot be predicted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Ahead:
 
 
 #: The answer for a job that the prospect does not contain.
-TOO_FAR = Forecast(unknown="more jobs are ahead of it than are looked at")
+TOO_FAR = Forecast(unknown="too many jobs are ahead of it")
 
 
 class StartForecaster:
@@ -197,10 +197,12 @@ class _Simulation:
         self.ahead = min(view.ahead, len(self.others))
         self.used_at = dict(view.used_at)
         self.lines: dict[Line, _Line] = {line: _Line(is_cut=True) for line in prospect.cut_lines}
-        self.room: dict[int, int] = {}
+        self.room: dict[tuple[str, int | str], int] = {}
         self.active = {job.id: job for job in view.active}
         self.ends: dict[JobId, float] = {job.id: now + self._takes_ms(job.id) for job in view.active}
         self.coming = list(prospect.coming)
+        #: When reserved devices can be used again.
+        self.openings = sorted({device.closure.until for device in inventory.devices if device.closure is not None})
         self.done: set[JobId] = set()
         #: In the order of their starts.
         self.planned: dict[JobId, PlannedStart] = {}
@@ -221,17 +223,17 @@ class _Simulation:
         return math.inf if seconds is None else round(seconds * 1000)
 
     def _join(self, job: WaitingJob) -> _Line:
-        line = self.lines.setdefault((job.request, job.batch), _Line())
+        line = self.lines.setdefault(job.line, _Line())
         line.jobs.append(job)
-        if job.room is not None and job.batch not in self.room:
-            self.room[job.batch] = job.room - self._under_way(job.batch)
+        for limit in job.limits:
+            if limit.key not in self.room:
+                self.room[limit.key] = limit.room - self._under_way(limit.key)
         return line
 
-    def _under_way(self, batch: int) -> int:
-        """Return by how many jobs the active part of a batch has grown since the start of the simulation."""
-        begun = {job.id for job in self.prospect.view.active if job.batch == batch}
-        running = {job.id for job in self.active.values() if job.batch == batch}
-        return len(running) - len(begun)
+    def _under_way(self, key: tuple[str, int | str]) -> int:
+        """Return by how much the use of what a limit bounds has grown since the start of the simulation."""
+        begun = sum(job.takes(key) for job in self.prospect.view.active)
+        return sum(job.takes(key) for job in self.active.values()) - begun
 
     def live(self, decide: Planner, is_enough: Callable[[], bool]) -> None:
         """Simulate event by event until enough is known, nothing more happens, or the bounds are reached."""
@@ -276,8 +278,11 @@ class _Simulation:
         return is_short or self.now >= self.prospect.known_until or not self.done.isdisjoint(self.prospect.cut_needs)
 
     def _with_room(self, job: WaitingJob) -> WaitingJob:
-        room = self.room.get(job.batch)
-        return job if job.room == room else replace(job, room=room)
+        left = {limit.key: self.room[limit.key] for limit in job.limits}
+        if all(left[limit.key] == limit.room for limit in job.limits):
+            return job
+        bounds = tuple(replace(limit, room=left[limit.key]) for limit in job.bounds)
+        return replace(job, room=left.get(("batch", job.batch)), bounds=bounds)
 
     def _view(self, heads: Sequence[WaitingJob]) -> View:
         active = list(self.active.values())
@@ -288,8 +293,8 @@ class _Simulation:
         for job in [job for job in heads if job.id in starts]:
             self.active[job.id] = job.on(starts[job.id], self.now)
             self.ends[job.id] = self.now + self._takes_ms(job.id)
-            if job.batch in self.room:
-                self.room[job.batch] -= 1
+            for limit in job.limits:
+                self.room[limit.key] -= limit.cost
             if self.used_at:
                 self.used_at |= dict.fromkeys(starts[job.id], self.now / 1000)
             end = self.ends[job.id]
@@ -305,7 +310,8 @@ class _Simulation:
     def _pass_time(self) -> bool:
         """Advance to the next time at which a job ends or may begin; tell whether there is one."""
         begins = (each.begin_at for each in self.coming if each.begin_at is not None and each.begin_at > self.now)
-        soonest = min((*self.ends.values(), *begins), default=math.inf)
+        openings = (moment for moment in self.openings if moment > self.now)
+        soonest = min((*self.ends.values(), *begins, *openings), default=math.inf)
         if soonest == math.inf:
             return False
         self.now = max(self.now, int(soonest))
@@ -313,8 +319,8 @@ class _Simulation:
             job = self.active.pop(job_id)
             del self.ends[job_id]
             self.done.add(job_id)
-            if job.batch in self.room:
-                self.room[job.batch] += 1
+            for key in self.room:
+                self.room[key] += job.takes(key)
         return True
 
     # -- why a forecast is unknown --
@@ -332,7 +338,7 @@ class _Simulation:
             return self._endless(job_id)
         job = next((job for line in self.lines.values() for job in line.jobs if job.id == job_id), None)
         if job is None:
-            return f"job {job_id}, for which it waits, cannot be foreseen", dependencies.see(job_id)
+            return f"job {job_id}, for which it waits, cannot be predicted", dependencies.see(job_id)
         return self._in_the_way(job)
 
     def _in_the_way(self, job: WaitingJob) -> tuple[str, str]:
@@ -345,10 +351,10 @@ class _Simulation:
         if endless and (not people or set(wanted).intersection(endless[0].devices)):
             return self._endless(endless[0].id)
         if people:
-            return f"nobody knows how long {people[0]} keeps what it needs", ""
+            return f"{people[0]} holds the GPUs it needs for an unknown time", ""
         if self.others:
-            return f"nobody knows how long {self.others[0].user} takes, who waits for GPUs too", ""
-        return "nobody knows when what it needs can be used", "`dibs gpus` shows how the GPUs are."
+            return f"{self.others[0].user} is ahead and will use GPUs for an unknown time", ""
+        return "the GPUs it needs cannot be used now", "`dibs gpus` shows the state of the GPUs."
 
     def _endless(self, job_id: JobId) -> tuple[str, str]:
         span = self.prospect.spans.get(job_id, UNKNOWN_SPAN)

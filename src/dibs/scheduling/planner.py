@@ -4,21 +4,24 @@ Pure: everything is an argument, including the time, and the same input gives th
 priority, then submission, unless a user moved a job. The first job that does not fit gets a reservation: the time at
 which, by the limits of the running jobs, it could start, and its devices at that time. Later jobs pass it only if they
 do not delay it (EASY backfill). Tickets of other users that are ahead of ours are served first.
+
+Evictable jobs come after all ordinary ones and behind all their tickets, until they are overdue. `evictions` decides
+which of them give up their devices; here these count as coming free.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import JobId, Request
-from dibs.scheduling import capacity, choice, pools, views
+from dibs.scheduling import capacity, choice, pools, precedence, views
 from dibs.scheduling.choice import Room, Terms, Want
 from dibs.scheduling.pools import Amounts
-from dibs.scheduling.views import Active, Policy, View, WaitingJob
+from dibs.scheduling.views import Active, Collector, Policy, View, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Start:
 
     id: JobId
     devices: tuple[DeviceId, ...]
+    #: Whether others have leased the devices, do not use them, and lend them.
+    is_loan: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ def free_devices(view: View, inventory: Inventory, *, ignores_foreign: bool = Fa
 
 def used_by(job: Active) -> Amounts:
     """Return what an active job uses."""
-    return Amounts(job.cpus or (0 if job.devices else 1), job.mem, len(job.devices), len(job.devices))
+    counted = 0 if job.is_evictable else len(job.devices)
+    return Amounts(job.cpus or (0 if job.devices or job.is_borrower else 1), job.mem, counted, counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,17 @@ class Reservation:
     at: float
     devices: frozenset[DeviceId]
     spare: Amounts
+    #: Jobs that pass it must be expected to end by then: at its start, or before it if it was passed for too long.
+    until: float
     #: Free memory of its devices beside it, where they are shared.
     rooms: Mapping[DeviceId, Room] = field(default_factory=dict)
 
     #: The devices that our jobs would use at that time, if any are shared.
     ours: frozenset[DeviceId] | None = None
+    #: When others no longer pass it on the devices that those ahead of it have left.
+    closes_at: float = math.inf
+    #: Whether the job is evictable: nobody is evicted for it, and ordinary jobs do not respect it.
+    is_evictable: bool = False
 
     def leaves(self, device: DeviceId, mib: int) -> bool:
         """Tell whether `mib` would fit on one of its devices beside it."""
@@ -104,8 +116,10 @@ def _beside(
     """Return what a job takes from the etiquette limits.
 
     Devices that our jobs already use are not counted again; devices that others share or use without a lease were not
-    free before.
+    free before. Those of an evictable job are not counted.
     """
+    if not demand.gpus:
+        return demand
     more = [device for device in chosen if device not in ours]
     return replace(demand, gpus=len(more), free=sum(device in free for device in more))
 
@@ -113,40 +127,28 @@ def _beside(
 def pool_of(view: View, inventory: Inventory, policy: Policy) -> Amounts:
     """Return the resources that are left now."""
     used = [used_by(job) for job in view.active]
-    mine = len(_used(view.active))
+    mine = len(_used(job for job in view.active if not job.is_evictable))
     most = math.inf if policy.max_gpus is None else policy.max_gpus - mine
     return Amounts(
         policy.cpu_slots - sum(demand.cpus for demand in used),
         math.inf if policy.mem_total is None else policy.mem_total - sum(demand.mem for demand in used),
         most,
-        len(free_devices(view, inventory)) - policy.keep_free if policy.keep_free else math.inf,
+        len(free_devices(_without_evictable(view), inventory)) - policy.keep_free if policy.keep_free else math.inf,
     )
 
 
-def expected_end(job: Active, policy: Policy, now: int) -> float:
-    """Return when an active job is expected to end. One that overran is expected to need its original span again.
-
-    Adding the time it has run instead would be wrong: a job without a limit that starts now would be expected to end
-    before a job that overran twice, and could pass all waiting jobs.
-    """
-    span = (job.limit_s or policy.assumed_s) * 1000
-    began = now if job.started_at is None else job.started_at
-    return began + span * (1 + max(0, now - began) // span)
-
-
-def outlasts(request: Request, reserved: Reservation, policy: Policy, now: int) -> bool:
-    """Tell whether a job that starts now might still run at a reserved time."""
-    if request.limit_s is None:
-        # It has the same assumed duration as all jobs without a limit; that is too weak a reason to pass anyone.
-        return now + policy.assumed_s * 1000 >= reserved.at
-    return now + request.limit_s * 1000 > reserved.at
+def _without_evictable(view: View) -> View:
+    """Return the view without evictable jobs: who wants their devices gets them."""
+    active = [job for job in view.active if not job.is_evictable]
+    held = {device: who for device, who in view.held.items() if not who.is_evictable}
+    return replace(view, active=active, held=held)
 
 
 def plan(view: View, inventory: Inventory, policy: Policy, now: int) -> Plan:
     """Decide what starts now. Nothing starts while the queue is paused."""
     if view.is_paused:
         return Plan((), tuple(views.order(view.waiting)), None)
-    return _PlanBuilder(view, inventory, policy, now).run()
+    return _PlanBuilder(precedence.with_overdue(view, policy, now), inventory, policy, now).run()
 
 
 #: The expected end of an active job.
@@ -162,19 +164,23 @@ class _PlanBuilder:
         self.free = free_devices(view, inventory, ignores_foreign=True)
         #: Devices nobody uses, which etiquette counts; and all that would be usable without other users.
         self.unused = free_devices(view, inventory)
+        self.lendable = set(view.lendable)
         self.usable = frozenset(inventory.usable())
         #: Free memory of each device; None if no device is shared.
         self.rooms = capacity.rooms_of_view(view, inventory, policy) if capacity.is_shared(view) else None
         self.pool = pool_of(view, inventory, policy)
         self.whole = pool_of(View(), inventory, policy)
         self.active = list(view.active)
-        self.line = [Want(other.count, tuple(other.devices), other.mib, other.is_emptying) for other in view.line]
-        self.ahead = self.line[: view.ahead]
-        self.room = {job.batch: job.room for job in view.waiting if job.room is not None}
-        #: One for jobs with devices and one for jobs without: neither kind may starve behind the other.
-        self.reserved: dict[bool, Reservation] = {}
-        #: Places in batches that are kept for the reserved jobs.
-        self.kept: Counter[int] = Counter()
+        self.line = _wants(view.line)
+        self.ahead = _wants(view.line[: view.ahead])
+        #: Those ahead of our evictable jobs.
+        self.ahead_of_evictable = self.line + _wants(view.line[: view.ahead], is_evictable=True)
+        self.room = {limit.key: limit.room for job in view.waiting for limit in job.limits}
+        #: One for jobs with devices and one for jobs without, and as many for evictable jobs, which are served later:
+        #: no kind may starve behind another.
+        self.reserved: dict[tuple[bool, bool], Reservation] = {}
+        #: What is kept of these for the reserved jobs.
+        self.kept: Counter[tuple[str, int | str]] = Counter()
         #: Whether a job that was refused might fit because of what has started since.
         self.is_worth_another_try = False
 
@@ -191,39 +197,45 @@ class _PlanBuilder:
 
     def _is_at_own_limit(self, request: Request) -> bool:
         """Return whether only our own jobs must end first: a ticket would keep idle devices from other users."""
-        return not request.vram and request.gpus > self.pool.gpus
+        return not request.vram and pools.demand_of(request).gpus > self.pool.gpus
+
+    def _is_at_limit(self, job: WaitingJob) -> bool:
+        """Return whether its batch, group or project has no room for it."""
+        return any(self.room[limit.key] - self.kept[limit.key] < limit.cost for limit in job.limits)
 
     def _try(self, waiting: Iterable[WaitingJob]) -> Plan:
         starts: list[Start] = []
         waits: list[WaitingJob] = []
         first: WaitingJob | None = None
         #: Resources only shrink here: a request that did not fit once need not be tried again.
-        refused: set[Request] = set()
-        for job in waiting:
-            if self.room.get(job.batch, 1) <= self.kept.get(job.batch, 0) or job.request in refused:
+        refused: set[Hashable] = set()
+        left = deque(waiting)
+        while left:
+            job = left.popleft()
+            if self._is_at_limit(job) or precedence.kind(job) in refused:
                 waits.append(job)
                 continue
             chosen = self._choose(job)
             if chosen is not None:
-                self._start(job, chosen)
-                starts.append(Start(job.id, chosen))
+                starts.append(self._start(job, chosen))
                 # It may share a device that was kept for another request until now, which can be served here instead:
                 # requests ahead then wait for another device, and the reservation may move.
                 self.is_worth_another_try |= bool(refused and chosen and self.rooms is not None)
                 continue
             waits.append(job)
-            refused.add(job.request)
+            refused.add(precedence.kind(job))
             if not self._is_possible(job):
                 # A device it needs is faulty, or a setting forbids it: the end is unknown, so nothing is reserved.
                 continue
             if job.request.gpus and first is None and not self._is_at_own_limit(job.request):
                 first = job
-            kind = job.request.gpus > 0
+            kind = job.request.gpus > 0, job.is_evictable
             if kind not in self.reserved:
                 self.reserved[kind] = self._reserve(job)
                 # Reserve its place in the batch too, or later jobs would use up the limit of `-j`.
-                self.kept[job.batch] += job.batch in self.room
-        return Plan(tuple(starts), tuple(waits), first, tuple(self.reserved.values()))
+                self.kept.update({limit.key: limit.cost for limit in job.limits})
+                left = deque(precedence.order(left, self.policy, self.now))
+        return Plan(tuple(starts), tuple(views.order(waits)), first, tuple(self.reserved.values()))
 
     def _is_possible(self, job: WaitingJob) -> bool:
         """Tell whether a job could start if nothing else ran."""
@@ -245,8 +257,18 @@ class _PlanBuilder:
         if job.request.gpus == 0:
             return ()
         if self.rooms is None and len(self.free) < job.request.gpus:
+            return self._borrow(job, in_the_way)
+        return self._take(job, self._left(job, in_the_way)) or self._borrow(job, in_the_way)
+
+    def _borrow(self, job: WaitingJob, in_the_way: Sequence[Reservation]) -> tuple[DeviceId, ...] | None:
+        """Return devices with idle leases for an evictable job; only evictable jobs ahead of it may want them too."""
+        if not self.lendable or not job.is_evictable or job.request.vram:
             return None
-        return self._take(job, self._left(job, in_the_way))
+        left = dict.fromkeys(self.lendable, capacity.WHOLE)
+        ahead = _wants(self.view.line[: self.view.ahead], is_evictable=True)
+        terms = Terms(closeness=self.inventory.closeness, first=job.request.prefer)
+        chosen = choice.choose(job.request.gpus, self._left(job, in_the_way), left, ahead, terms)
+        return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
     def _choose_beside_ours(
         self, job: WaitingJob, demand: Amounts, in_the_way: Sequence[Reservation]
@@ -278,29 +300,33 @@ class _PlanBuilder:
         request = job.request
         left = self.rooms if self.rooms is not None else dict.fromkeys(self.free, capacity.WHOLE)
         terms = Terms(request.mib, closeness=self.inventory.closeness, first=request.prefer, used_at=self.view.used_at)
-        chosen = choice.choose(request.gpus, wanted, left, self.ahead, terms, allows)
+        ahead = self.ahead_of_evictable if job.is_evictable else self.ahead
+        chosen = choice.choose(request.gpus, wanted, left, ahead, terms, allows)
         return None if chosen is None else tuple(DeviceId(device) for device in chosen)
 
-    def _start(self, job: WaitingJob, chosen: tuple[DeviceId, ...]) -> None:
+    def _start(self, job: WaitingJob, chosen: tuple[DeviceId, ...]) -> Start:
+        is_loan = not self.lendable.isdisjoint(chosen)
+        self.lendable.difference_update(chosen)
         demand, mib = pools.demand_of(job.request), job.request.mib
         self.pool = self.pool.less(_beside(demand, chosen, _used(self.active), self.unused) if chosen else demand)
         self.free.difference_update(chosen)
         self.unused.difference_update(chosen)
         if self.rooms is not None:
             self.rooms = capacity.less(self.rooms, chosen, mib)
-        self.active.append(job.on(chosen))
-        room = self.room.get(job.batch)
-        if room is not None:
-            self.room[job.batch] = room - 1
+        self.active.append(job.on(chosen).apart() if is_loan else job.on(chosen))
+        for limit in job.limits:
+            self.room[limit.key] -= limit.cost
         if chosen:
             # After a grant our next ticket goes to the back of the line.
             self.ahead = self.line
+            self.ahead_of_evictable = self.line + _wants(self.view.line, is_evictable=True)
         for kind, reserved in self.reserved.items():
             if self._outlasts(job, reserved):
                 self.reserved[kind] = reserved.less(demand, chosen, mib, self.usable)
+        return Start(job.id, chosen, is_loan)
 
     def _outlasts(self, job: WaitingJob, reserved: Reservation) -> bool:
-        return outlasts(job.request, reserved, self.policy, self.now)
+        return precedence.outlasts(job, reserved, self.policy, self.now)
 
     def _reserve(self, job: WaitingJob) -> Reservation:
         """Find the earliest time at which a job that does not fit now could start, and its devices.
@@ -308,8 +334,19 @@ class _PlanBuilder:
         A device that another user holds may be released at any time: it counts as released right after the free ones.
         The free ones are then kept for this job, as its ticket does towards other users.
         """
+        end_of = precedence.expected_end if job.is_evictable else precedence.expected_release
+        ends = sorted((end_of(active, self.policy, self.now), active.id, active) for active in self.active)
+        found = self._reserve_by(job, ends)
+        closes_at = precedence.closes_at(job, self.active, self.policy)
+        late = precedence.passers(job, self.active, closes_at) if closes_at <= self.now else ()
+        if late:
+            # Those that passed it too late give no reason to pass it further.
+            ends = sorted((float(self.now) if i in late else end, i, active) for end, i, active in ends)
+            found = replace(found, until=min(found.at, self._reserve_by(job, ends).at))
+        return replace(found, closes_at=closes_at, is_evictable=job.is_evictable)
+
+    def _reserve_by(self, job: WaitingJob, ends: Sequence[_End]) -> Reservation:
         demand, wanted = pools.demand_of(job.request), views.eligible(self.inventory, job.request)
-        ends = sorted((expected_end(active, self.policy, self.now), active.id, active) for active in self.active)
         if job.request.vram:
             wanted = tuple(device for device in wanted if self._could_hold(device, job.request.mib))
             back = {device: self._fits_at(device, job.request.mib, ends) for device in wanted}
@@ -327,7 +364,7 @@ class _PlanBuilder:
                 break
             at = max(at, end)
             pool = pool.more(used_by(active))
-        return Reservation(job.id, at, frozenset(best), pool.less(demand))
+        return Reservation(job.id, at, frozenset(best), pool.less(demand), at)
 
     def _reserve_shared(
         self, job: WaitingJob, soonest: float, back: Mapping[DeviceId, float], ends: Sequence[_End]
@@ -347,7 +384,7 @@ class _PlanBuilder:
             if pool.fits(cost):
                 break
         left = capacity.less({device: self._room_after(device, at, ends) for device in best}, best, mib)
-        return Reservation(job.id, at, frozenset(best), pool.less(cost), left, ours.union(best))
+        return Reservation(job.id, at, frozenset(best), pool.less(cost), at, left, ours.union(best))
 
     def _fits_at(self, device: DeviceId, mib: int, ends: Sequence[_End]) -> float:
         """Return when `mib` fit on a device, after enough of our jobs that share it have ended."""
@@ -357,6 +394,15 @@ class _PlanBuilder:
     def _room_after(self, device: DeviceId, at: float, ends: Sequence[_End]) -> Room:
         staying = [active for end, _, active in ends if end > at and device in active.devices]
         return capacity.beside(self.inventory.by_id[device], staying, self.policy.most_sharers)
+
+
+def _wants(line: Iterable[Collector], *, is_evictable: bool = False) -> list[Want]:
+    """Return what the tickets of ordinary jobs want, or those of evictable ones."""
+    return [
+        Want(other.count, tuple(other.devices), other.mib, other.is_emptying)
+        for other in line
+        if other.is_evictable == is_evictable
+    ]
 
 
 def _by_then(count: int, back: Mapping[DeviceId, float], at: float, last: Collection[DeviceId]) -> Sequence[DeviceId]:

@@ -40,5 +40,9 @@ class Amounts:
 
 
 def demand_of(request: Request) -> Amounts:
-    """Return what a request takes. A job without devices takes a CPU slot even if it asks for none."""
-    return Amounts(request.cpus or (0 if request.gpus else 1), request.mem, request.gpus, request.gpus)
+    """Return what a request takes. A job without devices takes a CPU slot even if it asks for none.
+
+    Etiquette does not count the devices of an evictable job: it gives them up when others want them.
+    """
+    counted = 0 if request.is_evictable else request.gpus
+    return Amounts(request.cpus or (0 if request.gpus else 1), request.mem, counted, counted)

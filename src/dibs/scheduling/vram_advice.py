@@ -41,13 +41,13 @@ def hint(declared: int, runs: Iterable[Earlier], card: int | None) -> str:
     most = max((run.peak for run in runs), default=0)
     used = f"earlier runs of this command used up to {units.format_size(most)} of a GPU"
     if declared and most > declared:
-        remedy = "without --vram it has a card alone" if card and enough(most) > card else f"try {_option(most)}"
+        remedy = "without --vram it gets a GPU to itself" if card and enough(most) > card else f"try {_option(most)}"
         return f"{used}, more than the {units.format_size(declared)} declared: {remedy}"
     # A failed run may have ended before it needed much, and one with few samples may have used more.
     if not most or not any(run.is_done and run.looks >= LEAST_LOOKS for run in runs):
         return ""
     if declared > 2 * most and declared - most >= MUCH:
-        return f"{used}, and {units.format_size(declared)} are declared: with {_option(most)} more jobs fit on it"
+        return f"{used}, and {units.format_size(declared)} are declared: with {_option(most)} more jobs fit on the GPU"
     if not declared and card and most * SMALL_PART < card and 2 * enough(most) <= card:
         return f"{used} of {units.format_size(card)}: with {_option(most)} it would share one"
     return ""
