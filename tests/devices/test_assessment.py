@@ -6,11 +6,12 @@ import pytest
 
 import build
 from dibs.devices import assessment, foreign, health
-from dibs.devices.assessment import Assessment, Reading, assess
+from dibs.devices.assessment import RECLAIMED, Assessment, Finding, Reading, assess
 from dibs.devices.foreign import Limits
+from dibs.devices.idle_leases import LeaseHolder
 from dibs.model import devices
 from dibs.model.devices import Device, DeviceId, Inventory, Process
-from dibs.model.jobs import JobId, State
+from dibs.model.jobs import YES, JobId, State
 
 GIB = 2**30
 LIMITS = Limits()
@@ -277,3 +278,50 @@ def test_the_state_of_a_removed_card_is_dropped_and_it_returns_without_fault():
 def test_pretend_gpus_are_healthy():
     seen, findings = assess(Assessment(), reading(*devices.pretend(4, GIB)), LIMITS)
     assert (len(seen.inventory.usable()), findings) == (4, [])
+
+
+# --- loans ---
+
+ANN, EVE = LeaseHolder(1001, 70, "lease"), LeaseHolder(1003, 90, "lease")
+
+
+def lent(*, holders=(ANN,), beside=()):
+    """Return a reading of a card that is lent to our job 1."""
+    return Reading(
+        Inventory((card(),)),
+        0.0,
+        {A: ["ann", "alice"]},
+        [running(1, A, evictable=YES)],
+        {},
+        "alice",
+        holders={A: holders} if holders else {},
+        loans={A: beside},
+    )
+
+
+def test_a_lent_gpu_marks_the_job_that_borrows_it():
+    after, findings = assess(Assessment(), lent(), LIMITS)
+    assert after.marks == {1: ("GPU 0 is an idle lease of ann, lent to it",)}
+    assert findings == []
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (lent(holders=()), "the lease of GPU 0 has ended, which was lent while it was idle"),
+        (lent(beside=(8, 9)), "GPU 0, lent while its lease was idle, is used by its holder again (pid 8, 9)"),
+        (lent(holders=(EVE,)), "GPU 0, lent while its lease was idle, has another holder"),
+    ],
+)
+def test_a_lent_gpu_is_reclaimed_at_every_reading_until_the_job_has_left(now, text):
+    before, _ = assess(Assessment(), lent(), LIMITS)
+    wanted = [Finding(RECLAIMED, text, JobId(1), A, 1001)]
+    after, findings = assess(before, now, LIMITS)
+    assert findings == wanted
+    if now.loans[A]:
+        assert assess(after, now, LIMITS)[1] == wanted
+
+
+def test_an_ordinary_job_whose_gpu_is_lent_to_others_is_left_alone():
+    mine = dataclasses.replace(lent(beside=(8,)), jobs=[running(1, A)])
+    assert assess(Assessment(), mine, LIMITS)[1] == []

@@ -19,7 +19,6 @@ from dibs.http_api import usage
 from dibs.model import lifecycle
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import JobId
-from dibs.store.query_results import UsageRow
 from dibs.store.writer import Store
 
 MINUTE = 60_000
@@ -72,7 +71,7 @@ def watch(store: Store, seen: dict[tuple[int, int], int | None]) -> None:
         store.keep_uses({}, minutes, 0)
 
 
-def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[UsageRow]:
+def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[tuple[int, str, int, int, int]]:
     """Return the expected sums, computed second by second and minute by minute."""
     held: Counter[tuple[int, str]] = Counter()
     watched: Counter[tuple[int, str]] = Counter()
@@ -87,11 +86,7 @@ def by_hand(lives: list[Life], seen: dict[tuple[int, int], int | None]) -> set[U
                 if device in life.devices and use is not None and is_within:
                     watched[day, life.project] += 1
                     idle[day, life.project] += use < IDLE_BELOW
-    return {
-        UsageRow(day, project, None, ms, watched[day, project], idle[day, project])
-        for (day, project), ms in held.items()
-        if ms
-    }
+    return {(day, project, ms, watched[day, project], idle[day, project]) for (day, project), ms in held.items() if ms}
 
 
 LIVES = st.builds(
@@ -118,9 +113,26 @@ def test_sums_equal_those_computed_by_hand(
         live(store, *lives)
         watch(store, seen)
         found = store.usage(DAYS, NOW, IDLE_BELOW, 100)
-    assert set(found) == by_hand([life for life in lives if life.devices], seen)
-    assert len(set(found)) == len(found)
+    sums = [(one.day, one.project, one.held_ms, one.watched, one.idle) for one in found]
+    assert set(sums) == by_hand([life for life in lives if life.devices], seen)
+    assert len(set(sums)) == len(sums)
     assert [one.held_ms for one in found] == sorted((one.held_ms for one in found), reverse=True)
+
+
+def test_a_sum_knows_its_group_its_jobs_their_waits_and_how_busy_devices_were(store: Store) -> None:
+    live(store, Life(DAY, DAY + 5 * MINUTE, DAY + 9 * MINUTE))
+    watch(store, {(0, (DAY + minute * MINUTE) // MINUTE): 50 for minute in (5, 6)})
+    (found,) = store.usage(DAYS, NOW, IDLE_BELOW, 2)
+    assert (found.group, found.jobs, found.waited_ms) == ("default", 1, 5 * MINUTE)
+    assert (found.watched, found.busy, found.idle) == (2, 1.0, 0)
+
+
+def test_the_larger_device_time_of_a_user_stays(store: Store) -> None:
+    with store.batch():
+        store.keep_people([(20_000, 1001, 5000.0), (20_000, 1002, 7000.0)])
+        store.keep_people([(20_000, 1001, 4000.0), (20_001, 1001, 1.0)])
+    assert store.people_days(20_000) == [(20_000, 1002, 7000.0), (20_000, 1001, 5000.0), (20_001, 1001, 1.0)]
+    assert store.people_days(20_001) == [(20_001, 1001, 1.0)]
 
 
 def test_the_list_is_limited_and_the_largest_come_first(store: Store) -> None:

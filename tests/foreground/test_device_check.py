@@ -116,6 +116,22 @@ def test_a_check_reports_foreign_use_once_and_drops_it_when_it_ended(nvml, stran
     assert relaxed(["GPU-a"], is_taken=True) == set()
 
 
+def test_devices_leased_one_after_the_other_need_one_reading(nvml, stranger, monkeypatch):
+    """A reading starts a process, which takes 100 ms; a bad one is always repeated."""
+    monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
+    nvml.is_now(*(f"gpu {n} uuid=GPU-{n}" for n in range(4)))
+    vet = device_check.of(settings.Settings(nvml_library=nvml.library), [].append)
+    assert vet(["GPU-0"], is_taken=True) == set()
+    nvml.is_now(*(f"gpu {n} uuid=GPU-{n}" for n in range(4)), f"proc 1 pid={stranger} mem={3 * GIB}")
+    vet._fresh_until = process_tree.NEVER
+    assert vet(["GPU-1"], is_taken=True) == set()
+    vet._fresh_until = 0.0
+    assert vet(["GPU-1"], is_taken=True) == {"GPU-1"}
+    nvml.is_now(*(f"gpu {n} uuid=GPU-{n}" for n in range(4)))
+    vet._fresh_until = process_tree.NEVER
+    assert vet(["GPU-1"], is_taken=True) == set()
+
+
 @pytest.mark.parametrize("is_taken", [True, False])
 @pytest.mark.parametrize(
     ("gib", "told"),

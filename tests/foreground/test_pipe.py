@@ -217,7 +217,7 @@ def test_each_command_can_have_its_own_output_file(bench: Bench) -> None:
         "2.log": "c\n",
         "2.2.log": "c\n",
     }
-    assert "command 2 failed (exit 1) on GPU 1, trying again: " in done.stderr
+    assert "command 2 failed (exit 1) on GPU 1, retrying: " in done.stderr
 
 
 def test_failed_commands_are_retried(bench: Bench) -> None:
@@ -376,7 +376,20 @@ def test_a_terminal_shows_progress(bench: Bench) -> None:
         person.type("\x04")
         code, shown = person.end()
     assert code == 1
-    assert "type commands, one a line" in shown
+    assert "type commands, one per line" in shown
+
+
+def test_the_output_of_commands_has_lines_of_its_own(bench: Bench) -> None:
+    """It does not continue a line of progress."""
+    with Terminal(bench, "pipe") as person:
+        person.type("true\n")
+        person.type(f"touch began; {GATE}; printf 'a result\\n'\n")
+        wait_for_files(bench, "began")
+        (bench.folder / "go").touch()
+        person.type("\x04")
+        code, shown = person.end()
+    assert code == 0
+    assert "a result" in shown.splitlines()
 
 
 def test_after_ctrl_c_running_commands_finish(bench: Bench) -> None:

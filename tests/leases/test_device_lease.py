@@ -17,7 +17,8 @@ import pytest
 
 import lease_lab
 from dibs import errors
-from dibs.leases import device_lease, holders, served_records, tickets
+from dibs.leases import device_lease, evictable_marks, holders, rules_file, served_records, tickets
+from dibs.model import lab_rules
 from dibs.scheduling import choice
 from dibs.system import locks, processes, users
 from lease_lab import close, hangs_up, needs_root, race
@@ -71,6 +72,25 @@ def test_many_processes_never_hold_a_device_together(place, tmp_path):
     granted = race("racer.py", place.path, tmp_path, 200)
     assert all(int(count) > 0 for count in granted)
     assert holders.held(place, ["A", "B", "C"]) == set()
+
+
+def test_a_holder_of_our_own_is_confirmed_without_the_table_of_all_locks(place, monkeypatch):
+    """Reading that table takes the kernel 10 ms and more."""
+    monkeypatch.setattr(locks, "flocked", lambda: pytest.fail("the table was read"))
+    (lease,) = device_lease.take(place, ["GPU-a"], device_lease.own_note("7"))
+    (holder,) = holders.survey(place, ["GPU-a"])["GPU-a"]
+    assert (holder.pid, holder.job) == (os.getpid(), "7")
+    lease.close()
+
+
+def test_a_note_about_a_process_that_does_not_hold_the_lock_is_not_believed(place):
+    path = holders.file(place, "GPU-a")
+    (lease,) = device_lease.take(place, ["GPU-a"], device_lease.own_note("7"))
+    assert locks.has_flocked(os.getpid(), path)
+    assert not locks.has_flocked(os.getppid(), path)
+    assert not locks.has_flocked(os.getpid(), path + "-other")
+    lease.close()
+    assert not locks.has_flocked(os.getpid(), path)
 
 
 def test_closing_twice_is_harmless(place):
@@ -578,3 +598,53 @@ def test_a_released_lease_is_free_at_once(place):
     for _ in range(100):
         close(device_lease.take(place, ["A"], NOTE))
         assert holders.held(place, ["A"]) == set()
+
+
+# -- loans ----------------------------------------------------------------------------------------------------------
+
+BORROWS = device_lease.Note("8", is_evictable=True)
+
+
+@pytest.fixture
+def lends(place, monkeypatch):
+    """Root lends GPUs with an idle lease."""
+    rules = lab_rules.parse({"idle_gpus": "evictable"}, "site")
+    monkeypatch.setattr(rules_file.RulesFile, "now", lambda self: rules)
+    return place
+
+
+def loan_refusal(place: device_lease.Folder, note: device_lease.Note = BORROWS) -> str:
+    with pytest.raises(device_lease.Refused) as caught:
+        close(device_lease.take(place, [evictable_marks.loan_of("A")], note))
+    assert caught.value.device == "A"
+    return caught.value.why
+
+
+def test_a_loan_stands_beside_the_lease_of_its_holder(lends):
+    held = device_lease.take(lends, ["A"], NOTE)
+    lent = device_lease.take(lends, [evictable_marks.loan_of("A")], BORROWS)
+    marks = evictable_marks.put(lends, [evictable_marks.loan_of("A")])
+    found = holders.survey(lends, ["A"])["A"]
+    assert [(one.job, one.is_loan, one.is_evictable) for one in found] == [("job 7", False, False), ("8", True, True)]
+    assert loan_refusal(lends) == "leased", "two never borrow one device"
+    # After its holder the device is not free before the borrower has left.
+    close(held)
+    assert refusal(lends, "A").why == "lent"
+    assert holders.held(lends, ["A", "B"]) == {"A"}
+    close(lent)
+    for fd in marks:
+        os.close(fd)
+    close(device_lease.take(lends, ["A"], NOTE))
+
+
+def test_only_a_leased_device_is_lent_and_only_to_evictable_jobs(lends):
+    assert loan_refusal(lends) == "not held"
+    held = device_lease.take(lends, ["A"], NOTE)
+    assert loan_refusal(lends, NOTE) == "no loan"
+    close(held)
+
+
+def test_nothing_is_lent_without_the_word_of_root(place):
+    held = device_lease.take(place, ["A"], NOTE)
+    assert loan_refusal(place) == "no loan"
+    close(held)

@@ -220,7 +220,7 @@ def test_endless_connections_delay_others_by_at_most_a_second(place: Folder, pup
     # Its pauses grow meanwhile: it gets no event when the holder ends.
     for _ in range(20):
         assert waiter.ask(1, ["A"]) is None
-        assert not waiter.fds()
+        assert not waiter.fds
         waiter.hung_up(())
     assert waiter.sleep_s <= 1.0
     holder.ask("release")

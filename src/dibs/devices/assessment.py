@@ -13,12 +13,15 @@ from dataclasses import dataclass, field, replace
 
 from dibs.devices import foreign, health, usage
 from dibs.devices.foreign import Limits
+from dibs.devices.idle_leases import LeaseHolder
 from dibs.model import units
 from dibs.model.devices import Device, DeviceId, Inventory
 from dibs.model.jobs import Job, JobId
 
 #: What a reading may find about a job; also the names of its events.
 KINDS = ("Stray", "Exceeds", "Foreign", "Unwell")
+#: What it finds if the holder of a device that is lent to a job has a right to it again.
+RECLAIMED = "Reclaimed"
 #: Seconds within which memory must be released after the last lease of a device ended.
 SETTLES_WITHIN_S = 60.0
 #: A sharing job may use its declared memory times this factor: the driver's own context is easily forgotten.
@@ -39,6 +42,10 @@ class Reading:
     user: str = ""
     #: Processes on a shared device that were not started under any of its leases.
     outside: Mapping[DeviceId, Collection[int]] = field(default_factory=dict)
+    #: Who holds each device.
+    holders: Mapping[DeviceId, tuple[LeaseHolder, ...]] = field(default_factory=dict)
+    #: Devices that are lent to evictable jobs, with the processes on them that do not borrow them.
+    loans: Mapping[DeviceId, Collection[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,8 @@ class Assessment:
     accepted: Mapping[DeviceId, str] = field(default_factory=dict)
     #: Remarks about jobs, kept as long as they are true.
     marks: Mapping[JobId, tuple[str, ...]] = field(default_factory=dict)
+    #: The holders of devices that are lent.
+    lenders: Mapping[DeviceId, tuple[LeaseHolder, ...]] = field(default_factory=dict)
     #: Findings that were already reported.
     reported: frozenset[tuple[object, ...]] = frozenset()
 
@@ -63,11 +72,13 @@ class Assessment:
 class Finding:
     """Something new about a job, or a device that is out of use from now on."""
 
-    #: One of `KINDS`.
+    #: One of `KINDS`, or `RECLAIMED`.
     kind: str
     text: str
     job: JobId | None = None
     device: DeviceId | None = None
+    #: The user (uid) who has a right to the device, if known.
+    user: int | None = None
 
 
 def assess(before: Assessment, reading: Reading, limits: Limits) -> tuple[Assessment, list[Finding]]:
@@ -127,6 +138,7 @@ class _Assessor:
             releasing={device: since for device, since in self.releasing.items() if device in there},
             unwell=self.unwell,
             marks={job: tuple(texts) for job, texts in self.marks.items()},
+            lenders={device: self.reading.holders.get(device, ()) for device in self.reading.loans},
             reported=frozenset(self.reported),
         )
 
@@ -143,6 +155,8 @@ class _Assessor:
             device = self._settle(device)
         device = self._with_fault(device)
         for job in ours:
+            if device.id in self.reading.loans and job.spec.request.is_evictable:
+                self._judge_loan(job, device)
             self._remark_on_job(job, device)
         return device
 
@@ -183,6 +197,26 @@ class _Assessor:
             if job is not None and device.id not in job.allocation:
                 text = f"uses GPU {device.index}, which it was not given (pid {process.pid})"
                 self._remark(job, "Stray", text, device.id)
+
+    def _judge_loan(self, job: Job, device: Device) -> None:
+        """Find out whether the holder of a device that is lent to a job of ours has a right to it again."""
+        holders = self.reading.holders.get(device.id, ())
+        lenders = self.before.lenders.get(device.id, holders)
+        user = lenders[0].uid if lenders else None
+        others = self.reading.loans[device.id]
+        if not holders:
+            why = f"the lease of GPU {device.index} has ended, which was lent while it was idle"
+        elif others:
+            pids = ", ".join(map(str, sorted(others)))
+            why = f"GPU {device.index}, lent while its lease was idle, is used by its holder again (pid {pids})"
+        elif holders != lenders:
+            why = f"GPU {device.index}, lent while its lease was idle, has another holder"
+        else:
+            # The holder comes before the borrower.
+            lender = next(iter(self.reading.users.get(device.id, ())), None) or "somebody"
+            self.marks.setdefault(job.id, []).append(f"GPU {device.index} is an idle lease of {lender}, lent to it")
+            return
+        self.findings.append(Finding(RECLAIMED, why, job.id, device.id, user))
 
     def _remark_on_job(self, job: Job, device: Device) -> None:
         if device.fault is not None:

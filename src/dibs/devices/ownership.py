@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from dibs.leases import holders, keeper
+from dibs.leases import evictable_marks, holders, keeper
 from dibs.leases.holders import Holder
 from dibs.model import units
 from dibs.model.devices import Device, Inventory
@@ -24,6 +24,17 @@ def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset
         return frozenset()
     roots = {root for pid in pids for root in _roots(pid)}
     lease = holders.file(place, device.id)
+    owned = [process.pid for process in device.processes if process.user is not None]
+    return frozenset(pid for pid in owned if _is_outside(pid, roots, lease))
+
+
+def beside_loan(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset[int] | None:
+    """Return the pids on a lent device that do not belong to the borrower; None: it is not lent."""
+    pids = [holder.pid for holder in found if holder.is_loan and holder.pid is not None]
+    if not pids:
+        return None
+    roots = {root for pid in pids for root in _roots(pid)}
+    lease = holders.file(place, evictable_marks.loan_of(device.id))
     owned = [process.pid for process in device.processes if process.user is not None]
     return frozenset(pid for pid in owned if _is_outside(pid, roots, lease))
 

@@ -17,7 +17,7 @@ from dibs.devices import driver_link, last_seen
 from dibs.devices.driver_link import Answer, DriverLink
 from dibs.devices.last_seen import LastSeen
 from dibs.devices.nvidia import SLICES
-from dibs.model import devices, units
+from dibs.model import devices, suggestions, units
 from dibs.model.devices import Device, DeviceId, Inventory, Process
 
 if TYPE_CHECKING:
@@ -62,10 +62,8 @@ def _parse_pretend(text: str, label: str) -> tuple[Device, ...]:
         raise errors.UserError(
             f'{label}: expected fake:N or fake:NxSIZE, N from 1 to {MOST_PRETEND}, such as fake:4x24G, got "{text}".'
         )
-    try:
+    with suggestions.inside(f"{label}:"):
         return devices.pretend(int(count), units.parse_size(size if cross else PRETEND_SIZE))
-    except errors.UserError as error:
-        raise errors.UserError(f"{label}: {error.message}", error.hint) from None
 
 
 def _parse_named(text: str, label: str) -> tuple[Device, ...]:

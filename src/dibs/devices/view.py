@@ -12,9 +12,10 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from dibs.devices import assessment, health, usage
+from dibs.devices import assessment, health, idle_leases, usage
 from dibs.devices.assessment import Assessment, Finding, Reading
 from dibs.devices.foreign import Limits
+from dibs.devices.idle_leases import IdleLease
 from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId, Inventory, with_drained, with_faults
 from dibs.scheduling.views import Occupant
@@ -35,6 +36,8 @@ class DeviceView:
         self.ledger = usage.Ledger()
         #: Since when a device is idle, in wall-clock milliseconds; only if we saw it become idle.
         self.idle_since: dict[DeviceId, int] = {}
+        #: Leased devices that show no use. Replaced as a whole.
+        self.idle_leases: Mapping[DeviceId, IdleLease] = {}
         self.limits = limits
         self._assessment = before
         self._read_at = float("-inf")
@@ -77,6 +80,14 @@ class DeviceView:
         why = RELEASED if is_fresh else STALE
         return {**{device: why for device in doubtful if device not in ours}, **held}
 
+    def lendable(self, after_s: float) -> frozenset[DeviceId]:
+        """Return the devices whose leases were without use for this long, and on which there is no process."""
+        if not self.is_fresh:
+            return frozenset()
+        known, most = self._assessment.inventory.by_id, self.limits.memory
+        idle = [known[device] for device, lease in self.idle_leases.items() if lease.has_lasted(after_s)]
+        return frozenset(each.id for each in idle if not each.processes and (each.memory_used or 0) <= most)
+
     def note_given(self, devices: Collection[DeviceId]) -> None:
         """Note that devices were given out: they are free again when a later reading shows them free."""
         if self.is_real:
@@ -108,6 +119,7 @@ class DeviceView:
             self._assessment = replace(after, unsettled=after.unsettled | self._given.keys())
         if reading.raw.problem is None:
             self._note_idle(now)
+            self.idle_leases = idle_leases.advance(self.idle_leases, reading.raw, reading.holders, now, reading.loans)
             self.ledger.count(self._assessment.inventory, reading.jobs, reading.job_of, now)
         self._read_at = time.monotonic()
         return findings
@@ -126,6 +138,7 @@ class DeviceView:
     def expire(self) -> None:
         """Mark the last reading as too old, because the devices are not read for now."""
         self._read_at = float("-inf")
+        self.idle_leases = {}
 
     # -- for faults and users
 

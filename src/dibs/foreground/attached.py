@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from dibs.errors import TimedOut
+from dibs.foreground.lease_ends import LeaseClock
 from dibs.system import process_tree, processes
 
 #: Signals that wake us. They are blocked, so that none is lost between a check and the next wait.
@@ -39,15 +40,14 @@ class AttachedCommand:
             raise
         self._code: int | None = None
 
-    def wait(self, limit_s: float | None, grace_s: float, say: Callable[[str], None]) -> int:
+    def wait(self, clock: LeaseClock, grace_s: float, say: Callable[[str], None]) -> int:
         """Return the exit code of the command, or 124 if its process tree was ended at the time limit."""
-        limit_at = process_tree.NEVER if limit_s is None else time.monotonic() + limit_s
         while not self._reap() and self._code is None:
-            if time.monotonic() >= limit_at:
+            if clock.is_over(time.monotonic()):
                 say(f"the time is over: the command gets TERM, and KILL after {grace_s:g} s")
                 process_tree.Termination().run(grace_s, self._reap, self._sleep)
                 return TimedOut.exit_code
-            self._sleep(limit_at)
+            self._sleep(clock.wake_at)
         assert self._code is not None
         return self._code
 

@@ -7,8 +7,9 @@ same rule (`capacity.obstacle`). A device on which nothing may be started is rel
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dibs.devices import foreign, ownership, probe
 from dibs.devices.foreign import Limits
@@ -23,31 +24,52 @@ from dibs.system.settings import Settings
 
 #: One device, exclusively: the only request that the old tools make.
 WHOLE = Request()
+#: Seconds for which a reading in which a device was fine is used for the next device. A reading starts a process, and
+#: devices are leased one after the other, often within milliseconds. The daemon's readings are older.
+FRESH_S = 1.0
 
 
+@dataclass(eq=False)
 class Vet:
-    """Decides which devices must not be used; calls `say` once for each reason."""
+    """Decides which devices must not be used; calls `_say` once for each reason."""
 
-    def __init__(
-        self, eyes: Probe, place: Folder, limits: Limits, say: Callable[[str], None], request: Request
-    ) -> None:
-        self._probe = eyes
-        self._place = place
-        self._limits = limits
-        self._say = say
-        self._request = request
-        #: Why devices cannot be used now, by id.
-        self.reasons: dict[str, str] = {}
+    _probe: Probe
+    _place: Folder
+    _limits: Limits
+    _say: Callable[[str], None]
+    _request: Request
+    #: Why devices cannot be used now, by id.
+    reasons: dict[str, str] = field(default_factory=dict)
+    #: The last reading, and until when it may be used again.
+    _inventory: Inventory = field(default_factory=Inventory)
+    _fresh_until: float = 0.0
 
     def __call__(self, devices: Sequence[str], *, is_taken: bool) -> set[str]:
         """Return the `devices` on which nothing should start now; `is_taken`: we have just leased them."""
+        found = self._judge(devices, self._inventory, is_taken) if time.monotonic() < self._fresh_until else None
+        if found is None or found:
+            # What was wrong a moment ago may be over: the last job of a device has just ended.
+            found = self._judge(devices, self._read(), is_taken)
+        for device in devices:
+            why = found.get(device)
+            if why is not None and self.reasons.get(device) != why:
+                index = self._inventory.by_id[DeviceId(device)].index
+                self._say(f"GPU {index} is left alone: {why}")
+        self.reasons = {device: why for device, why in self.reasons.items() if device not in devices} | found
+        return set(found)
+
+    def _read(self) -> Inventory:
         try:
-            inventory = self._probe.read()
+            self._inventory = self._probe.read()
         finally:
             self._probe.close()
+        self._fresh_until = time.monotonic() + FRESH_S
+        return self._inventory
+
+    def _judge(self, devices: Sequence[str], inventory: Inventory, is_taken: bool) -> dict[str, str]:
+        """Return why devices must not be used, by id."""
         held = holders.survey(self._place, devices)
-        before = self.reasons
-        self.reasons = {device: why for device, why in before.items() if device not in devices}
+        found = {}
         for device_id in devices:
             device = inventory.by_id.get(DeviceId(device_id))
             if device is None:
@@ -60,10 +82,8 @@ class Vet:
             why = inventory.problem or capacity.obstacle(judged, self._request)
             why = why or capacity.shortage(judged, self._request, shares)
             if why is not None:
-                self.reasons[device_id] = why
-                if before.get(device_id) != why:
-                    self._say(f"GPU {device.index} is left alone: {why}")
-        return {device for device in devices if device in self.reasons}
+                found[device_id] = why
+        return found
 
     def _others(self, found: Sequence[Holder]) -> list[Holder]:
         """Return the other holders of a device that we have just leased: nothing of ours runs on it yet."""

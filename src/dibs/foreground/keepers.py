@@ -16,9 +16,11 @@ from typing import NamedTuple, NoReturn
 
 from dibs import errors
 from dibs.errors import DibsError, MachineError, NotAllowed, NotFound
+from dibs.foreground import lease_ends
 from dibs.leases import device_lease, keeper
 from dibs.model.devices import DeviceId
 from dibs.system import locks, processes
+from dibs.system.lean import closing_fd
 
 #: Seconds within which a keeper must end after TERM.
 LET_GO_FOR_S = 10.0
@@ -85,16 +87,15 @@ def _stdout(pid: int) -> str:
 # -- starting a keeper ------------------------------------------------------------------------------------------------
 
 
-class Kept:
+class Kept(NamedTuple):
     """Leases of a keeper that waits for `confirm`; without it, the keeper releases them when we end."""
 
-    def __init__(self, devices: list[DeviceId], word: int) -> None:
-        self.devices = devices
-        self._word = word
+    devices: list[DeviceId]
+    word: int
 
     def confirm(self) -> None:
         """Tell the keeper to keep the leases."""
-        os.write(self._word, GO)
+        os.write(self.word, GO)
 
 
 def keep(
@@ -146,7 +147,8 @@ def _be_holder(
             for fd in (pidfd, *(fd for lease in held for fd in lease.fds())):
                 os.set_inheritable(fd, True)
             devices = [lease.device for lease in held]
-            argv = keeper.command(owner.pid, place.path, devices, limit_s, pidfd)
+            end = None if limit_s is None else lease_ends.begin(place, limit_s, owner.pid)
+            argv = keeper.command(owner.pid, place.path, devices, limit_s, pidfd, end.path if end else "")
             os.execve(argv[0], argv, {})
     except DibsError as error:
         report("error", error.kind, error.message, error.hint)
@@ -214,9 +216,7 @@ def end(held: Sequence[RunningKeeper]) -> None:
         pidfd = processes.open_verified(each.proc.pid, each.proc.starttime)
         if pidfd is None:
             continue
-        try:
+        with closing_fd(pidfd):
             processes.send(pidfd, signal.SIGTERM)
             if not select.select([pidfd], [], [], LET_GO_FOR_S)[0]:
                 raise MachineError(f"the holder (pid {each.proc.pid}) did not end within {LET_GO_FOR_S:.0f} s.")
-        finally:
-            os.close(pidfd)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from dibs.devices import probe
 from dibs.errors import Busy, MachineError, UserError
 from dibs.foreground import device_check
-from dibs.leases import blockers, device_lease, drains, holders, waiters
-from dibs.leases.blockers import Blocker
+from dibs.leases import blockers, device_lease, drains, holders, rules_file, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
+from dibs.model.lab_rules import Rules
 from dibs.scheduling import capacity, choice, feasibility, views
 from dibs.submission import job_options
 from dibs.submission.options import Args
@@ -35,6 +35,8 @@ class LeaseRequest:
     visible: str
     #: Seconds to wait; None: no limit.
     timeout_s: float | None
+    #: Seconds after which it ends; None: no limit.
+    limit_s: float | None = None
 
     def environ(self, ids: Sequence[DeviceId]) -> dict[str, str]:
         """Return the variables that name a program's GPUs, and limit its memory where it shares them."""
@@ -48,20 +50,17 @@ class LeaseRequest:
         return sorted((DeviceId(device) for device in ids), key=lambda device: order[device])
 
 
+@dataclass(eq=False)
 class LeaseTerms:
     """The request and the current state of its devices, read again for each attempt."""
 
-    def __init__(
-        self, place: Folder, inventory: Inventory, values: settings.Settings, request: Request,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self._place = place
-        self._inventory = inventory
-        self._values = values
-        self._request = request
-        self._clock = clock
-        #: The first request for a share measures foreign memory use.
-        self._read_at = float("-inf")
+    _place: Folder
+    _inventory: Inventory
+    _values: settings.Settings
+    _request: Request
+    _clock: Callable[[], float] = time.monotonic
+    #: The first request for a share measures foreign memory use.
+    _read_at: float = float("-inf")
 
     def terms(self) -> choice.Terms:
         """Return the request with the current memory, links and last use of each device."""
@@ -100,7 +99,7 @@ def report_unusable(inventory: Inventory, named: Sequence[DeviceId], say: Callab
         say(f"GPU {index} is left alone: {why}")
 
 
-def request(args: Args, inventory: Inventory) -> Request:
+def request(args: Args, inventory: Inventory, rules: Rules) -> Request:
     """Return the request that the options describe; refuse what this machine can never provide."""
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
@@ -115,8 +114,22 @@ def request(args: Args, inventory: Inventory) -> Request:
         vram=args.get(job_options.VRAM) or 0,
         ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
     )
-    feasibility.check_possible(request, inventory, views.Policy(), "the lease")
+    feasibility.check_possible(request, inventory, views.Policy(quotas=rules_file.quotas(rules)), "the lease")
     return request
+
+
+def longest_s(limit_s: float | None, rules: Rules) -> float | None:
+    """Return the time limit of a lease: the one that was asked for, or the longest that a quota allows."""
+    most_s = feasibility.longest_s(rules_file.quotas(rules))
+    feasibility.check_time(limit_s, rules_file.quotas(rules), "the lease")
+    return most_s if limit_s is None else limit_s
+
+
+def whole_limit_s(rules: Rules) -> float | None:
+    """Return the time limit of a command that takes whole GPUs without options; refuse it if a quota does."""
+    quotas = rules_file.quotas(rules)
+    feasibility.check_quotas(Request(1), quotas, "each command")
+    return feasibility.longest_s(quotas)
 
 
 def acquire(
@@ -146,8 +159,12 @@ def acquire(
             on_wait=lambda ticket: say(f"waiting for {need}: {held_by(place, inventory, able)}"),
             vet=vet,
             known={*inventory.ids},
+            on_limit=lambda text: say(f"waiting: {text}"),
+            span_s=wanted.limit_s or wanted.values.assumed_time,
         )
-    except waiters.TimedOut:
+    except waiters.TimedOut as error:
+        if error.limit:
+            raise Busy(f"{need} cannot be had now: {error.limit}.") from None
         reasons = {} if vet is None else vet.reasons
         left = [f"GPU {inventory.index_of(DeviceId(device))}: {why}" for device, why in reasons.items()]
         raise Busy(f"{need} cannot be had now: {', '.join(left) or held_by(place, inventory, able)}.") from None
@@ -156,18 +173,13 @@ def acquire(
 def held_by(place: Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:
     """Describe who holds or blocks which of the devices."""
     blocked = blockers.find(place, wanted)
-    who = {
-        device: [*map(_describe, found), *_blocked(blocked.get(device))]
-        for device, found in holders.survey(place, wanted).items()
-    }
+    cures = {device: [f"{each.text}; {each.cure.rstrip('.')}"] for device, each in blocked.items()}
+    found = holders.survey(place, wanted)
+    who = {device: [*map(_describe, some), *cures.get(device, ())] for device, some in found.items()}
     told = [
         f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(names)}" for device, names in who.items() if names
     ]
     return ", ".join(told) or "others are next in the line"
-
-
-def _blocked(blocker: Blocker | None) -> list[str]:
-    return [] if blocker is None else [f"{blocker.text}; {blocker.cure.rstrip('.')}"]
 
 
 def _describe(who: device_lease.Holder) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from dibs.foreground import child
 from dibs.foreground.pipe_values import Ended, Job, counted
 from dibs.foreground.signals import Signals
+from dibs.model import units
 from dibs.system import process_tree, processes
 from dibs.system.lean import signal
 from dibs.system.process_tree import KILL_EVERY_S, LEFTOVER_GRACE_S, NEVER, SETTLE_S
@@ -54,6 +55,9 @@ class _Run:
     result: Ended | None = None
     settle_at: float = NEVER
     kill_at: float = NEVER
+    #: When it is ended because of its time limit, and whether that has begun.
+    late_at: float = NEVER
+    is_late: bool = False
 
 
 class Pipe:
@@ -138,6 +142,7 @@ class Pipe:
         self._reap(now)
         # Again after reaping: a signal that arrived before a command ended must count before the next one starts.
         self._handle(signals)
+        self._end_late(now)
         self._end_leftovers(now)
         self._start(now)
         if self.stopping > 2 and self._has_children and self._kill(now):
@@ -176,6 +181,8 @@ class Pipe:
 
     def _wake_at(self, now: float) -> float:
         moments = [run.settle_at if run.kill_at == NEVER else run.kill_at for run in self._leaving]
+        if self._rules.limit_s is not None:
+            moments += [run.late_at for run in self._running.values()]
         if self._waiting and not self.stopping:
             moments.append(self._slots.ask_at)
         else:
@@ -237,7 +244,8 @@ class Pipe:
             self._settle(Ended(job, slot.label, None, 0.0, why or str(error)))
             return True
         self.started += job.attempt == 1
-        self._running[pid] = _Run(job, slot, pid, now)
+        limit_s = self._rules.limit_s
+        self._running[pid] = _Run(job, slot, pid, now, late_at=NEVER if limit_s is None else now + limit_s)
         return True
 
     # -- ending
@@ -283,6 +291,18 @@ class Pipe:
         if is_failed and self.failed == self._rules.halt:
             self.is_halted = True
             self.stopping = max(self.stopping, 1)
+
+    def _end_late(self, now: float) -> None:
+        """End and report commands that have reached their time limit: TERM, then KILL."""
+        for run in self._running.values() if self._rules.limit_s is not None else ():
+            if now < run.late_at:
+                continue
+            if not run.is_late:
+                limit = units.format_duration(self._rules.limit_s or 0.0)
+                self._observer.report(f"command {run.job.number} ended: it reached the {limit} that the quota allows")
+            child.signal_group(run.pid, signal.SIGKILL if run.is_late else signal.SIGTERM)
+            run.late_at = now + (KILL_EVERY_S if run.is_late else LEFTOVER_GRACE_S)
+            run.is_late = True
 
     def _end_leftovers(self, now: float) -> None:
         """End and report processes that commands left running: TERM, then KILL. Then free their slots."""

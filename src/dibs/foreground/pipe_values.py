@@ -49,6 +49,8 @@ class Rules:
     logs: str | None = None
     #: End processes that a command leaves running; otherwise they keep running and hold its devices.
     ends_leftovers: bool = True
+    #: Seconds after which a command is ended, because a quota allows no more; None: never.
+    limit_s: float | None = None
 
 
 class Observer:

@@ -9,7 +9,7 @@ from dibs.foreground import device_check, inherited, lease_request
 from dibs.foreground.lease_request import LeaseTerms, held_by
 from dibs.foreground.slot_kinds import ChosenSlots, FixedSlots, SharedSlots
 from dibs.foreground.slots import Etiquette, LeaseOptions, Slot, Slots
-from dibs.leases import device_lease
+from dibs.leases import device_lease, rules_file
 from dibs.model import units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import Request
@@ -38,15 +38,13 @@ def _names(part: str) -> list[str]:
 GROUPS = Kind("GPUs such as 0,2-4 or GPU-8f4a..., or groups such as 0,1 2,3", _read_groups)
 
 GPU_IDS = Option(
-    ("--gpu-ids",), "Only these GPUs, by index, range or UUID; groups: 0,1 2,3. Default all.", GROUPS, "0,2-4",
+    ("--gpu-ids",), "Use only these GPUs, by index, range or UUID. Groups: 0,1 2,3. Default: all.", GROUPS, "0,2-4",
     is_repeatable=True,
 )  # fmt: skip
-GPUS = Option(
-    ("--gpus",), "The same as --gpu-ids, from habit: a list, never a count.", GROUPS, "0,1,2", is_repeatable=True
-)
-COUNT = Option(("-g",), "So many GPUs for each command. Default 1.", job_options.GPUS.kind, "N")
-PER_GPU = Option(("--per-gpu",), "So many commands at once on each GPU.", options.whole(1, 1000), "N")
-AT_ONCE = Option(("-j", "--jobs"), "At most so many commands at once.", options.whole(1), "N")
+GPUS = Option(("--gpus",), "Same as --gpu-ids: a list, not a count.", GROUPS, "0,1,2", is_repeatable=True)
+COUNT = Option(("-g",), "GPUs per command. Default: 1.", job_options.GPUS.kind, "N")
+PER_GPU = Option(("--per-gpu",), "Run up to N commands at a time on each GPU.", options.whole(1, 1000), "N")
+AT_ONCE = Option(("-j", "--jobs"), "Run at most N commands at a time.", options.whole(1), "N")
 
 
 def groups(args: Args) -> list[tuple[str, ...]]:
@@ -118,8 +116,9 @@ def slots(
 
     def how(terms: Callable[[], choice.Terms] = choice.alone) -> LeaseOptions:
         return LeaseOptions(
-            place, note, collect_for_s=values.collect_for, on_wait=tell_wait, terms=terms, vet=vet, etiquette=etiquette
-        )
+            place, note, collect_for_s=values.collect_for, on_wait=tell_wait, terms=terms, vet=vet,
+            etiquette=etiquette, on_limit=lambda text: say(f"waiting: {text}"), span_s=values.assumed_time,
+        )  # fmt: skip
 
     def fixed(groups: Sequence[Sequence[DeviceId]], ours: Sequence[DeviceId] = ()) -> Slots:
         return FixedSlots(how(), [Slot(group, label(group)) for _ in range(per_gpu) for group in groups][::-1], ours)
@@ -134,7 +133,8 @@ def slots(
     if ours:
         _check_ours(args, chosen, ours, inventory)
         return fixed(found if is_grouped else _dealt(chosen or ours, count.gpus if count else 1), ours)
-    policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free)
+    quotas = rules_file.quotas(values.rules)
+    policy = views.Policy(max_gpus=values.max_gpus, keep_free=values.keep_free, quotas=quotas)
     feasibility.check_possible(request, inventory, policy, "each command")
     if is_grouped:
         return fixed(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.foreground.slots import RETRY_S, Slot, Slots, move_up
-from dibs.leases import holders
+from dibs.leases import device_lease, holders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class SharedSlots(Slots):
 
     def give(self, slot: Slot, now: float) -> None:
         """Release the shares of a command that has ended."""
-        for lease in self._shares.pop(slot):
-            lease.close()
+        device_lease.release(self._place, self._shares.pop(slot))
         # The next command may need the share that was released.
         self._ask_at = now
 

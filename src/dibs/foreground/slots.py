@@ -10,9 +10,10 @@ import fcntl
 import os
 import time
 
-from dibs.leases import holders, served_records, tickets, waiters
+from dibs.leases import device_lease, holders, reservations, served_records, tickets, waiters
 from dibs.scheduling import choice
 from dibs.system import locks
+from dibs.system.lean import record
 from dibs.system.process_tree import NEVER
 
 TYPE_CHECKING = False
@@ -55,64 +56,52 @@ class Slot:
         self.label = label
 
 
+@record
 class Etiquette:
     """The limits of a pipe that leave devices to other users: `max_gpus` and `keep_free`."""
 
-    __slots__ = ("_devices", "_keep_free", "_most")
-
-    def __init__(self, most: int | None = None, keep_free: int = 0, devices: Collection[str] = ()) -> None:
-        #: Maximum number of devices that we may hold; None: no limit.
-        self._most = most
-        #: The number of these devices that stay free for others.
-        self._keep_free = keep_free
-        self._devices = devices
+    #: Maximum number of devices that we may hold; None: no limit.
+    most: int | None = None
+    #: The number of these devices that stay free for others.
+    keep_free: int = 0
+    devices: Collection[str] = ()
 
     def has_room(self, kept: int, more: int) -> bool:
         """Return whether we may lease more devices beside those that we hold."""
-        return self._most is None or kept + more <= self._most
+        return self.most is None or kept + more <= self.most
 
     def leaves_enough(self, place: Folder, more: int) -> bool:
         """Return whether enough devices would stay free for others."""
-        if not self._keep_free:
+        if not self.keep_free:
             return True
-        return len(self._devices) - len(holders.held(place, self._devices)) - more >= self._keep_free
+        return len(self.devices) - len(holders.held(place, self.devices)) - more >= self.keep_free
 
 
+@record
 class LeaseOptions:
     """How slots lease their devices: where, in whose name, on which terms, and who hears of it."""
 
-    __slots__ = ("collect_for_s", "etiquette", "note", "on_wait", "place", "terms", "vet")
-
-    def __init__(
-        self,
-        place: Folder,
-        note: Note,
-        *,
-        collect_for_s: float = tickets.COLLECT_FOR_S,
-        on_wait: Callable[[Sequence[str]], None] | None = None,
-        terms: Callable[[], Terms] = choice.alone,
-        vet: Vet | None = None,
-        etiquette: Etiquette | None = None,
-    ) -> None:
-        self.place = place
-        self.note = note
-        self.collect_for_s = collect_for_s
-        self.on_wait = on_wait
-        self.terms = terms
-        self.vet = vet
-        self.etiquette = etiquette or Etiquette()
+    place: Folder
+    note: Note
+    collect_for_s: float = tickets.COLLECT_FOR_S
+    on_wait: Callable[[Sequence[str]], None] | None = None
+    terms: Callable[[], Terms] = choice.alone
+    vet: Vet | None = None
+    etiquette: Etiquette = Etiquette()
+    #: Hears of the quota that forbids more devices, in words.
+    on_limit: Callable[[str], None] | None = None
+    #: How long a command may run: its devices must not be reserved before that is over.
+    span_s: float = waiters.ASSUMED_S
 
 
+@record
 class _Kept:
     """A device that this process has leased."""
 
-    __slots__ = ("idle_since", "lease", "running")
-
-    def __init__(self, lease: Lease, now: float) -> None:
-        self.lease = lease
-        #: The number of commands on it.
-        self.running = 0
-        self.idle_since = now
+    lease: Lease
+    idle_since: float
+    #: The number of commands on it.
+    running: int = 0
 
 
 class Slots:
@@ -127,7 +116,16 @@ class Slots:
         self._collect_for_s = how.collect_for_s
         self._on_wait = how.on_wait
         self._told_at = -NEVER
-        self._waiter = waiters.Waiter(how.place, how.note, how.collect_for_s, self._tell, how.terms, how.vet)
+        self._waiter = waiters.Waiter(
+            how.place,
+            how.note,
+            how.collect_for_s,
+            self._tell,
+            how.terms,
+            how.vet,
+            on_limit=how.on_limit,
+            span_s=how.span_s,
+        )
         self._kept: dict[str, _Kept] = {}
         #: Devices that we got and have not used yet: that turn is ours, even if others have queued since.
         self._fresh: set[str] = set()
@@ -155,7 +153,7 @@ class Slots:
 
     def fds(self) -> Collection[int]:
         """Return descriptors that become ready when something that blocks us is gone."""
-        return self._waiter.fds()
+        return self._waiter.fds
 
     def woken(self, ready: Collection[int], now: float) -> None:
         """Record which descriptors became ready during a sleep."""
@@ -235,7 +233,12 @@ class Slots:
     def _may_use(self, devices: Sequence[str]) -> bool:
         """Return whether no process ahead of us in the line needs these devices; else release the idle ones."""
         devices = [device for device in devices if device not in self._fresh]
-        if not devices or not self._line.has_others():
+        if not devices:
+            return True
+        if reservations.closed_to_us(self._place, devices):
+            self._release([device for device in devices if not self._kept[device].running])
+            return False
+        if not self._line.has_others():
             return True
         ahead = self._waiter.ahead()
         wanted = {device for ticket in ahead for device in ticket.devices}
@@ -292,8 +295,8 @@ class Slots:
     def _release(self, devices: Iterable[str]) -> None:
         gone = list(devices)
         for device in gone:
-            self._kept.pop(device).lease.close()
             self._fresh.discard(device)
+        device_lease.release(self._place, [self._kept.pop(device).lease for device in gone])
         if gone:
             self._dropped(gone)
 

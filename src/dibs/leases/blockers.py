@@ -15,7 +15,7 @@ from dibs.system import locks, processes, socket_owners, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from dibs.system.locks import Folder
 
@@ -54,7 +54,7 @@ class Blocker:
 
 
 def find(
-    place: Folder, devices: Iterable[str], table: bytes | None = None, locked: Mapping[str, list[int]] | None = None
+    place: Folder, devices: Iterable[str], table: bytes | None = None, locked: locks.LockTable | None = None
 ) -> dict[str, Blocker]:
     """Return who blocks which of `devices`; `table` and `locked` are the tables of the first look, if already read."""
     wanted = list(devices)
@@ -75,12 +75,10 @@ def find(
     return found
 
 
-def gate_pids(
-    place: Folder, devices: Iterable[str], locked: Mapping[str, list[int]] | None = None
-) -> dict[str, list[int]]:
+def gate_pids(place: Folder, devices: Iterable[str], locked: locks.LockTable | None = None) -> dict[str, list[int]]:
     """Return the processes that have the gates of these devices locked at this moment."""
-    table = locks.flocked() if locked is None else locked
-    found = {device: table.get(locks.key_of(holders.gate_file(place, device)) or "", []) for device in devices}
+    locked = locked or locks.LockTable()
+    found = {device: locked.pids(holders.gate_file(place, device)) for device in devices}
     return {device: pids for device, pids in found.items() if pids}
 
 

@@ -12,11 +12,21 @@ import select
 import time
 
 from dibs import errors
-from dibs.leases import drains, holders, served_records
+from dibs.leases import (
+    allowances,
+    drains,
+    evictable_marks,
+    holders,
+    reservations,
+    rules_file,
+    served_records,
+    usage_records,
+)
 from dibs.leases.holders import Holder as Holder
 from dibs.leases.holders import Note as Note
 from dibs.leases.holders import own_note as own_note
 from dibs.system import locks, processes
+from dibs.system.lean import record
 from dibs.system.locks import Broken as Broken
 from dibs.system.locks import Folder as Folder
 from dibs.system.locks import folder as folder
@@ -35,15 +45,18 @@ GATE_PAUSE_S = 0.0005
 SETTLE_S = (0.001, 0.004, 0.016, 0.064)
 
 
+@record
 class Lease:
     """A lease this process holds. Children that inherit both descriptors hold it too, even after `close`."""
 
-    __slots__ = ("device", "file_fd", "socket_fd")
+    device: str
+    file_fd: int
+    socket_fd: int
 
-    def __init__(self, device: str, file_fd: int, socket_fd: int) -> None:
-        self.device = device
-        self.file_fd = file_fd
-        self.socket_fd = socket_fd
+    @property
+    def inode(self) -> int:
+        """Return the inode of its socket, which names the lease in the tables of the kernel."""
+        return os.fstat(self.socket_fd).st_ino
 
     def fds(self) -> tuple[int, int]:
         """Return the descriptors; a process that inherits them holds the lease too."""
@@ -63,16 +76,18 @@ def duplicate_fds(leases: Iterable[Lease]) -> list[int]:
 
 
 class Refused(errors.Busy):
-    """A device could not be taken. `why` is leased, full (no room to share), split, drained, or gate (stuck)."""
+    """A device could not be taken. `why` is one of `REFUSALS`."""
 
-    def __init__(self, device: str, why: str, holder: Holder | None) -> None:
-        message = f"device {device} cannot be taken: {REFUSALS[why]}"
+    def __init__(self, device: str, why: str, holder: Holder | None, quota: str = "") -> None:
+        message = f"device {device} cannot be taken: {quota or REFUSALS[why]}"
         if holder is not None:
             message += f"; held by {holder.user or 'somebody'} (pid {holder.pid}, job {holder.job or '?'})"
         super().__init__(f"{message}.", "dibs gpus shows who holds what.")
         self.device = device
         self.why = why
         self.holder = holder
+        #: The quota or the reservation that does not allow it, in words.
+        self.quota = quota
 
 
 class Unusable(Broken):
@@ -90,36 +105,103 @@ REFUSALS = {
     "split": "its lease file and its socket disagree (a deleted file, or a container with its own network)",
     "drained": "root has drained it",
     "gate": "a process that was stopped keeps its gate closed",
+    "quota": "a quota does not allow it",
+    "reserved": "it is reserved",
+    "lent": "an evictable job that used it while its lease was idle has not left it yet",
+    "no loan": "root does not lend GPUs with an idle lease (idle_gpus)",
+    "not held": "its holder has released it, so it is not lent",
 }
 
 
+@record
 class Share:
     """The amount a shared take needs of each device, and the limits that apply."""
 
-    __slots__ = ("capacity_mib", "max_slots", "mib")
-
-    def __init__(self, mib: int, capacity_mib: Mapping[str, int], max_slots: int) -> None:
-        if mib < 1:
-            raise ValueError(f"expected at least 1 MiB, got {mib}")
-        self.mib = mib
-        #: By device; a missing device has no room at all.
-        self.capacity_mib = capacity_mib
-        self.max_slots = max_slots
+    mib: int
+    #: By device; a missing device has no room at all.
+    capacity_mib: Mapping[str, int]
+    max_slots: int
 
 
 def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None = None) -> list[Lease]:
     """Take all of `devices` or none, exclusively or a share of each; raise `Refused` if one is not available."""
+    if share is not None and share.mib < 1:
+        raise ValueError(f"expected at least 1 MiB, got {share.mib}")
+    wanted = sorted({holders.checked(device) for device in devices})
+    rules = rules_file.of(place)
+    if note.is_evictable:
+        # It is given up as soon as somebody with a right to it waits, so it counts as nobody's share.
+        return _take_open(place, wanted, note, share, rules)
+    if rules.now().has_quotas:
+        # One take of this user at a time: two that each see one device left would both take it.
+        with usage_records.OwnRecord(place) as own:
+            why = allowances.refusal(place, wanted, rules) if wanted else None
+            if why is not None:
+                raise Refused(wanted[0], "quota", None, why)
+            taken = _take_open(place, wanted, note, share, rules)
+            _record(own, taken, share)
+    elif taken := _take_open(place, wanted, note, share, rules):
+        with usage_records.OwnRecord(place) as own:
+            _record(own, taken, share)
+    if taken:
+        served_records.mark(place)
+    return taken
+
+
+def _record(own: usage_records.OwnRecord, taken: Iterable[Lease], share: Share | None) -> None:
+    for lease in taken:
+        own.began({lease.inode: lease.device}, _part(share, lease.device))
+
+
+def _take_open(
+    place: Folder, devices: list[str], note: Note, share: Share | None, rules: rules_file.RulesFile
+) -> list[Lease]:
+    """Take all of `devices` or none, unless one is reserved for somebody else."""
+    for device, closure in reservations.closed_to_us(place, devices, rules).items():
+        raise Refused(device, "reserved", None, reservations.text(closure))
+    return _take_all(place, devices, note, share)
+
+
+def _take_all(place: Folder, devices: Iterable[str], note: Note, share: Share | None) -> list[Lease]:
     taken: list[Lease] = []
     try:
-        for device in sorted({holders.checked(device) for device in devices}):
+        for device in devices:
             taken.append(_take(place, device, note, share))
     except BaseException:
         for lease in taken:
             lease.close()
         raise
-    if taken:
-        served_records.mark(place)
     return taken
+
+
+def _part(share: Share | None, device: str) -> int:
+    """Return which part of a device a lease takes, in thousandths."""
+    if share is None:
+        return usage_records.WHOLE
+    capacity_mib = max(share.mib, share.capacity_mib.get(device, 0))
+    return max(1, share.mib * usage_records.WHOLE // capacity_mib)
+
+
+def release(place: Folder, leases: Iterable[Lease]) -> None:
+    """Release leases that no other process has inherited, and record for how long we had them."""
+    held = [lease for lease in leases if lease.socket_fd >= 0]
+    if not held:
+        return
+    # Before the sockets hang up: those who wait decide by our record whose turn it is.
+    with usage_records.OwnRecord(place) as own:
+        own.ended(lease.inode for lease in held)
+    for lease in held:
+        _touch(lease.file_fd)
+        lease.close()
+
+
+def _touch(fd: int) -> None:
+    """Set the time of a lease file: a reservation whose devices are unused is released."""
+    try:
+        os.utime(fd)
+    except OSError:
+        # Not allowed where a file belongs to somebody else and its mode was changed; then it counts from its taking.
+        return
 
 
 def take_shared(place: Folder, device: str, mib: int, capacity_mib: int, max_slots: int, note: Note) -> Lease:
@@ -129,8 +211,12 @@ def take_shared(place: Folder, device: str, mib: int, capacity_mib: int, max_slo
 
 def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
     """Try until file and socket agree, at most for the pauses in `SETTLE_S`."""
-    if drains.reason(place, device) is not None:
-        raise Refused(device, "drained", None)
+    lent = evictable_marks.lent_device(device)
+    real = lent or device
+    if drains.reason(place, real) is not None:
+        raise Refused(real, "drained", None)
+    if lent is not None and not (note.is_evictable and rules_file.of(place).now().lends_idle):
+        raise Refused(real, "no loan", None)
     try:
         got = _try(place, device, note, share)
         for pause_s in SETTLE_S:
@@ -142,21 +228,26 @@ def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
         raise Unusable(device, error) from error
     if isinstance(got, Lease):
         return got
-    found = holders.survey(place, [device])[device]
-    raise Refused(device, got, found[0] if found else None)
+    found = holders.survey(place, [real])[real]
+    raise Refused(real, got, found[0] if found else None)
 
 
 def _try(place: Folder, device: str, note: Note, share: Share | None) -> Lease | str:
     """Try once, under the gate; return the reason if the device is refused."""
-    gate = _pass_gate(place, device)
+    lent = evictable_marks.lent_device(device)
+    gate = _pass_gate(place, lent or device)
     if gate is None:
         return "gate"
     file_fd = lease = None
     try:
+        if lent is not None and not holders.held(place, [lent]):
+            return "not held"
         file_fd = locks.lock(place, holders.file(place, device), fcntl.LOCK_SH if share else fcntl.LOCK_EX)
         others = holders.sockets(place, [device])
         if file_fd is None:
             return "leased" if others else "split"
+        if any(other.is_loan for other in others):
+            return "lent"
         slot = _slot(share, device, others, file_fd)
         if isinstance(slot, str):
             return slot

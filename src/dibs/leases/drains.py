@@ -10,6 +10,7 @@ import os
 import stat
 
 from dibs.leases import holders
+from dibs.system.lean import closing_fd, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +42,11 @@ def reason(place: Folder, device: str) -> str | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    try:
+    with closing_fd(fd):
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or not _is_trusted(place, found):
             return None
         return os.read(fd, LONGEST_BYTES).decode(errors="replace").strip()
-    finally:
-        os.close(fd)
 
 
 def marks(place: Folder) -> dict[str, str]:
@@ -70,12 +69,11 @@ def mark(place: Folder, device: str, why: str) -> None:
             # this one is not mistaken for it.
             os.chmod(path, 0o755)
     temporary = f"{where}/.{holders.checked(device)}.{os.getpid()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
+    with closing_fd(
+        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    ) as fd:
         os.fchmod(fd, 0o644)
         os.write(fd, why.encode()[:LONGEST_BYTES])
-    finally:
-        os.close(fd)
     os.rename(temporary, f"{where}/{device}")
 
 
@@ -88,15 +86,13 @@ def unmark(place: Folder, device: str) -> bool:
     return True
 
 
+@record
 class Drains:
     """The drained devices of one user, as text: root's marks, read each time, and the user's own drains."""
 
-    __slots__ = ("own", "place")
-
-    def __init__(self, place: Folder, own: dict[str, str]) -> None:
-        self.place = place
-        #: Replaced as a whole when it changes, because other threads read it.
-        self.own = own
+    place: Folder
+    #: Replaced as a whole when it changes, because other threads read it.
+    own: dict[str, str]
 
     def add_own(self, device: str, why: str) -> None:
         """Drain a device for this user's jobs."""

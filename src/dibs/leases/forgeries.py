@@ -1,10 +1,10 @@
-"""Tickets and records that do not count because somebody else made them, or acts as their owner; for `dibs doctor`."""
+"""Tickets, records and reservations that do not count, because their owner did not make them; for `dibs doctor`."""
 
 from __future__ import annotations
 
 import os
 
-from dibs.leases import served_records, tickets
+from dibs.leases import reservations, served_records, tickets, usage_records
 from dibs.model import units
 from dibs.system import locks, socket_owners, users
 
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 
     from dibs.system.locks import Folder
 
+#: Prefixes of the names of files that belong to one user, whose uid follows.
+RECORDS = (served_records.SERVED, usage_records.USAGE, usage_records.SEEN, reservations.RESERVE)
+
 
 def find(place: Folder) -> dict[str, str]:
-    """Return the paths of all tickets and records that do not count, each with the reason."""
+    """Return the paths of all tickets, records and reservations that do not count, each with the reason."""
     listening, locked = locks.bound(place, "ticket"), locks.flocked()
     found: dict[str, str | None] = {}
-    for name in sorted(locks.names(place, served_records.SERVED)):
-        uid = name[len(served_records.SERVED) :]
-        found[place.line_file(name)] = _flaw(place.line_file(name), int(uid)) if units.is_whole(uid) else None
+    for kind in RECORDS:
+        for name in sorted(locks.names(place, kind)):
+            uid = name[len(kind) :].partition("-")[0]
+            found[place.line_file(name)] = _flaw(place.line_file(name), int(uid)) if units.is_whole(uid) else None
     for name in sorted(locks.names(place, tickets.TICKET)):
         ticket = name[len(tickets.TICKET) :]
         if numbers := tickets.numbers_of(ticket):

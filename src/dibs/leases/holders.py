@@ -11,8 +11,11 @@ import sys
 import time
 from _json import encode_basestring_ascii as _quoted
 
+from dibs.leases import evictable_marks
+from dibs.model import units
 from dibs.scheduling import choice
 from dibs.system import locks, processes, socket_owners, users
+from dibs.system.lean import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ NOTE_BYTES = 2048
 #: Maximum digits of a slot number and of its MiB. Larger numbers are invalid and exceed any file offset.
 SHARE_DIGITS = 12
 
+#: Leases that are examined where all devices count, also those that nobody knows.
+MOST_LEASES = 256
+
 #: Socket names of one device that are examined. Every user can bind any number of them, and each costs time.
 MOST_NAMES = 64
 
@@ -40,12 +46,17 @@ MOST_NAMES = 64
 class Note:
     """What a holder says about itself, for display; uid, pid and time are added when it is written."""
 
-    __slots__ = ("job", "tool", "user")
+    __slots__ = ("evicted_by", "is_evictable", "job", "tool", "user")
 
-    def __init__(self, job: str = "", user: str = "", tool: str = "dibs") -> None:
+    def __init__(
+        self, job: str = "", user: str = "", tool: str = "dibs", is_evictable: bool = False, evicted_by: str = ""
+    ) -> None:
         self.job = job[:100]
         self.user = user[:32]
         self.tool = tool[:16]
+        #: Whether its holder gives it up to ordinary jobs, and the user (uid) for whom it did so last.
+        self.is_evictable = is_evictable
+        self.evicted_by = evicted_by[:16]
 
 
 def own_note(job: str, tool: str = "dibs") -> Note:
@@ -53,27 +64,37 @@ def own_note(job: str, tool: str = "dibs") -> Note:
     return Note(job, users.own(), tool)
 
 
+@record
 class Socket:
     """A listening socket of a device, as /proc/net/unix shows it. An exclusive one has slot 0 and no MiB."""
 
-    __slots__ = ("device", "inodes", "mib", "name", "slot")
+    name: bytes
+    inodes: list[int]
+    device: str
+    slot: int
+    mib: int | None
+    #: Whether it is a loan of the device, beside the lease of its idle holder.
+    is_loan: bool = False
 
-    def __init__(self, name: bytes, inodes: list[int], device: str, slot: int, mib: int | None) -> None:
-        self.name = name
-        self.inodes = inodes
-        self.device = device
-        self.slot = slot
-        self.mib = mib
+    @property
+    def lease(self) -> str:
+        """Return the name of its lease."""
+        return evictable_marks.loan_of(self.device) if self.is_loan else self.device
 
 
 class Holder:
     """Who holds a device. `mib` is None for an exclusive lease; any other None means unknown."""
 
-    __slots__ = ("device", "job", "mib", "pid", "since", "uid", "user")
+    __slots__ = ("device", "evicted_by", "is_evictable", "is_loan", "job", "mib", "pid", "since", "uid", "user")
 
     def __init__(self, device: str, pid: int | None, uid: int | None, mib: int | None, note: dict[str, object]) -> None:
-        job, since = note.get("job"), note.get("since")
+        job, since, evicted_by = note.get("job"), note.get("since"), note.get("evicted_by")
         self.device = device
+        #: Whether its user marked it as evictable; `survey` sets it.
+        self.is_evictable = False
+        #: Whether it only borrows the device from its idle holder.
+        self.is_loan = False
+        self.evicted_by = evicted_by if isinstance(evicted_by, str) and units.is_whole(evicted_by) else ""
         self.pid = pid
         self.uid = uid
         self.mib = mib
@@ -81,7 +102,7 @@ class Holder:
         # Any user may have written the note: replace what is not valid text, such as a lone surrogate.
         self.job = job.encode("utf-8", "replace").decode() if isinstance(job, str) and job else None
         #: Seconds since 1970.
-        self.since = float(since) if isinstance(since, int | float) and 0 < since < 1e11 else None
+        self.since = float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None
 
 
 def checked(device: str) -> str:
@@ -110,8 +131,8 @@ def _device_file(place: Folder, kind: str, device: str) -> str:
 
 
 def is_made_up(device: str) -> bool:
-    """Return whether an id belongs to no hardware: a pretend or unreadable GPU, or what an old tool leases."""
-    return device.startswith(("FAKE-", "UNREADABLE-", "text-")) or device.isdecimal()
+    """Return whether an id belongs to no hardware: a pretend or unreadable GPU, a loan, or what an old tool leases."""
+    return device.startswith(("FAKE-", "UNREADABLE-", "text-", evictable_marks.LOAN)) or device.isdecimal()
 
 
 def socket_name(place: Folder, device: str, share: str = "") -> bytes:
@@ -157,41 +178,59 @@ def used_at(place: Folder, devices: Iterable[str]) -> dict[str, float]:
 
 
 def survey(
-    place: Folder, devices: Iterable[str], table: bytes | None = None, locked: Mapping[str, list[int]] | None = None
+    place: Folder, devices: Iterable[str], table: bytes | None = None, locked: locks.LockTable | None = None
 ) -> dict[str, tuple[Holder, ...]]:
     """Return the holders of each of `devices`, from the tables of sockets and of locks, or from the current ones."""
     wanted = list(devices)
     if not wanted:
         return {}
-    seen = sorted(sockets(place, wanted, table), key=lambda socket: socket.slot)
-    locked = locks.flocked() if locked is None else locked
+    seen = sorted(sockets(place, wanted, table), key=lambda socket: (socket.is_loan, socket.slot))
+    locked = locked or locks.LockTable()
     found: dict[str, tuple[Holder, ...]] = {}
     for device in wanted:
-        pids = locked.get(locks.key_of(file(place, device)) or "", [])
         here = [socket for socket in seen if socket.device == device]
-        named = [_holder(place, socket, pids) for socket in here]
+        named = [_holder(place, socket, locked) for socket in here]
         if not here:
-            named = [_hidden_holder(place, device, pid) for pid in pids]
+            named = [_hidden_holder(place, device, pid) for pid in locked.pids(file(place, device))]
         found[device] = tuple(holder for holder in named if holder is not None)
+    for lease, uid in evictable_marks.marked(place, [*wanted, *map(evictable_marks.loan_of, wanted)], table).items():
+        lent = evictable_marks.lent_device(lease)
+        for holder in found.get(lent or lease, ()):
+            if holder.is_loan == (lent is not None):
+                holder.is_evictable = holder.mib is None and holder.uid == uid
     return found
 
 
-def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
+def _holder(place: Folder, socket: Socket, locked: locks.LockTable) -> Holder | None:
     """Return the holder behind a socket; None if it has released the device meanwhile.
 
-    The note is trusted if the kernel names the same pid (in /proc/locks) and the same uid (of the process and of the
-    socket). Otherwise we connect to the socket: that is always right, but each connection uses up a place in its
+    The note is trusted if the kernel names the same pid (as owner of the lock) and the same uid (of the process and of
+    the socket). Otherwise we connect to the socket: that is always right, but each connection uses up a place in its
     backlog.
     """
-    note = _read_note(place, socket.device, socket.slot)
+    found = _read_holder(place, socket, locked)
+    if found is not None:
+        found.is_loan = socket.is_loan
+    return found
+
+
+def _read_holder(place: Folder, socket: Socket, locked: locks.LockTable) -> Holder | None:
+    note = _read_note(place, socket.lease, socket.slot)
     pid, uid = note.get("pid"), note.get("uid")
-    if isinstance(pid, int) and isinstance(uid, int) and pid in pids and _is_confirmed(socket, pid, uid):
+    path = file(place, socket.lease)
+    if (
+        isinstance(pid, int)
+        and isinstance(uid, int)
+        and _is_confirmed(socket, pid, uid)
+        and ((uid == os.geteuid() and locks.has_flocked(pid, path)) or pid in locked.pids(path))
+    ):
         return Holder(socket.device, pid, uid, socket.mib, note)
     fd = locks.connect(socket.name)
     if fd is None:
         if socket.name not in watchable(place, [socket.device]):
             # Do not report an unknown holder: every process on the device would then count as legitimate.
             return None
+        pids = locked.pids(path)
         return _hidden_holder(place, socket.device, pids[0] if len(pids) == 1 else None, socket)
     peer = _socket.socket(fileno=fd)
     try:
@@ -200,7 +239,7 @@ def _holder(place: Folder, socket: Socket, pids: list[int]) -> Holder | None:
         peer.close()
     peer_pid, peer_uid = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (0, 4))
     # The process that took the lease may be dead while its children still hold it.
-    living = peer_pid if processes.look(peer_pid) else processes.oldest_with_open(file(place, socket.device))
+    living = peer_pid if processes.look(peer_pid) else processes.oldest_with_open(path)
     return Holder(socket.device, living or peer_pid, peer_uid, socket.mib, note if pid == peer_pid else {})
 
 
@@ -211,7 +250,7 @@ def _is_confirmed(socket: Socket, pid: int, uid: int) -> bool:
 
 def _hidden_holder(place: Folder, device: str, pid: int | None, socket: Socket | None = None) -> Holder:
     """Return a holder whose socket does not answer (another network namespace, a full backlog), by its lock alone."""
-    note = _read_note(place, device, 0 if socket is None else socket.slot)
+    note = _read_note(place, device if socket is None else socket.lease, 0 if socket is None else socket.slot)
     if pid is None or note.get("pid") != pid:
         note = {}
     # Never the uid in the note: any user may have written it.
@@ -240,16 +279,37 @@ def sockets(place: Folder, devices: Iterable[str], seen: bytes | None = None) ->
     return genuine(place, locks.bound(place, "gpu", seen), devices)
 
 
+def all_sockets(place: Folder, table: bytes | None = None) -> list[Socket]:
+    """Return the listening sockets of all devices, up to a bound; the kernel has not been asked whether they are real.
+
+    Every user can bind any number of names.
+    """
+    found: list[Socket] = []
+    for rest, inodes in locks.bound(place, "gpu", table).items():
+        socket = read_socket(place, rest, inodes)
+        if socket is not None:
+            found.append(socket)
+        if len(found) == MOST_LEASES:
+            break
+    return found
+
+
 def genuine(place: Folder, names: Mapping[str, list[int]], devices: Iterable[str]) -> list[Socket]:
     """Return the sockets of `devices` among these names, without forged ones.
 
-    A device with too many names has one more, which is not examined and counts as exclusive.
+    A device with too many names has one more, which is not examined and counts as exclusive. A loan of a device counts
+    among its leases.
     """
     counts = dict.fromkeys(devices, 0)
     found = []
     for rest, inodes in names.items():
         socket = read_socket(place, rest, inodes)
-        if socket is None or socket.device not in counts:
+        if socket is None:
+            continue
+        lent = evictable_marks.lent_device(socket.device)
+        if lent in counts:
+            socket = Socket(socket.name, inodes, lent, socket.slot, socket.mib, True)
+        if socket.device not in counts:
             continue
         counts[socket.device] += 1
         if counts[socket.device] == MOST_NAMES + 1:
@@ -274,7 +334,7 @@ def write_note(fd: int, slot: int, note: Note, is_alone: bool) -> None:
     """Write the note of a slot; the only holder also removes the notes of former holders."""
     text = (
         f'{{"uid": {os.geteuid()}, "user": {_quoted(note.user)}, "pid": {os.getpid()}, "job": {_quoted(note.job)}, '
-        f'"since": {time.time():.3f}, "tool": {_quoted(note.tool)}}}'
+        f'"since": {time.time():.3f}, "tool": {_quoted(note.tool)}, "evicted_by": {_quoted(note.evicted_by)}}}'
     )
     try:
         # Overwrite the full length instead of truncating to zero, which would make ext4 flush it to disk at the next

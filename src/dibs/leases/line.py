@@ -7,9 +7,11 @@ the daemon gives the sockets to its reactor, a command polls them.
 from __future__ import annotations
 
 import os
+import time
 
-from dibs.leases import holders, own_ticket, tickets
+from dibs.leases import holders, own_ticket, reservations, rules_file, tickets
 from dibs.system import locks
+from dibs.system.lean import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,27 +22,25 @@ if TYPE_CHECKING:
     from dibs.system.locks import Folder
 
 
+@record
 class Obstacles:
     """Holders and tickets in our way."""
 
-    __slots__ = ("hidden", "names")
-
-    def __init__(self, names: frozenset[bytes], hidden: frozenset[str]) -> None:
-        #: Their sockets; each hangs up when its owner releases it.
-        self.names = names
-        #: Devices without a visible socket: the holder is in another network namespace, or is just releasing the
-        #: device.
-        self.hidden = hidden
+    #: Their sockets; each hangs up when its owner releases it.
+    names: frozenset[bytes]
+    #: Devices without a visible socket: the holder is in another network namespace, or is just releasing the device.
+    hidden: frozenset[str]
 
 
 class LinePlace:
     """The place of one process in the line. It has a ticket only between `join` and `leave`."""
 
-    __slots__ = ("_own", "_watched", "collect_for_s", "folder")
+    __slots__ = ("_own", "_watched", "collect_for_s", "folder", "rules")
 
     def __init__(self, folder: Folder, collect_for_s: float) -> None:
         self.folder = folder
         self.collect_for_s = collect_for_s
+        self.rules = rules_file.of(folder)
         self._own: OwnTicket | None = None
         #: Each socket is connected once, because every connection uses up a place in its owner's backlog.
         self._watched: dict[bytes, int] = {}
@@ -52,12 +52,12 @@ class LinePlace:
         """Return whether we have a ticket in the line."""
         return self._own is not None
 
-    def join(self, count: int, devices: Iterable[str], mib: int) -> Ticket | None:
+    def join(self, count: int, devices: Iterable[str], mib: int, is_evictable: bool = False) -> Ticket | None:
         """Ask for `count` of `devices`: with a new ticket, which is returned, or by changing ours at the same age."""
         if self._own is None:
-            self._own = own_ticket.queue_up(self.folder, count, devices, mib=mib)
+            self._own = own_ticket.queue_up(self.folder, count, devices, mib=mib, is_evictable=is_evictable)
             return self._own.ticket
-        self._own.update(count, devices, mib)
+        self._own.update(count, devices, mib, is_evictable)
         return None
 
     def cover(self, devices: Sequence[str]) -> None:
@@ -80,7 +80,23 @@ class LinePlace:
 
     def around(self, known: Collection[str] | None = None) -> tuple[list[Ticket], int]:
         """Return all other tickets in serving order, and how many are served before ours or before a new one."""
-        return tickets.around(self.folder, self._own.ticket if self._own else None, known)
+        others, before = tickets.around(self.folder, self._own.ticket if self._own else None, known, self.rules)
+        self._leave_out_reserved(others)
+        return others, before
+
+    def _leave_out_reserved(self, others: list[Ticket]) -> None:
+        """Remove devices from tickets whose users may not take them now: nobody has to wait for them there."""
+        now_s = time.time()
+        found = reservations.read_all(self.folder, now_s)
+        if not any((window := one.window(now_s)) is not None and window[0] <= now_s for one in found):
+            return
+        devices = {device for ticket in others for device in ticket.devices}
+        kept = reservations.kept(self.folder, found, devices, now_s, self.rules.now().unused_for_s)
+        for ticket in others:
+            closed = reservations.closures(kept, ticket.uid, now_s)
+            ticket.devices = tuple(
+                device for device in ticket.devices if device not in closed or closed[device].at_s > now_s
+            )
 
     def ahead(self, known: Collection[str] | None = None) -> list[Ticket]:
         """Return the tickets that are served before ours, or before a new one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs.leases import tickets
+from dibs.leases import evictable_marks, tickets
 from dibs.leases.tickets import Ticket
 from dibs.system import locks
 
@@ -32,20 +32,20 @@ class OwnTicket:
         self.ticket = ticket
         self._file_fd, self._socket_fd = _put(place, ticket)
 
-    def update(self, count: int, devices: Iterable[str], mib: int = 0) -> None:
+    def update(self, count: int, devices: Iterable[str], mib: int = 0, is_evictable: bool = False) -> None:
         """Ask for other devices or another amount, at the same age."""
-        wanted = tuple(devices)
-        if (count, wanted, mib) != (self.ticket.count, self.ticket.devices, self.ticket.mib):
-            self._replace(count, wanted, self.ticket.since_ns, mib)
+        wanted, own = tuple(devices), self.ticket
+        if (count, wanted, mib, is_evictable) != (own.count, own.devices, own.mib, own.is_evictable):
+            self._replace(count, wanted, own.since_ns, mib, is_evictable)
 
     def cover(self, devices: Sequence[str]) -> None:
         """Make the ticket ask for all of these devices."""
         if len(devices) > self.ticket.count or not set(devices) <= set(self.ticket.devices):
-            self._replace(len(devices), tuple(devices), self.ticket.since_ns, 0)
+            self._replace(len(devices), tuple(devices), self.ticket.since_ns, 0, self.ticket.is_evictable)
 
     def renew(self) -> None:
         """Move to the back of the line."""
-        self._replace(self.ticket.count, self.ticket.devices, None, self.ticket.mib)
+        self._replace(self.ticket.count, self.ticket.devices, None, self.ticket.mib, self.ticket.is_evictable)
 
     def close(self) -> None:
         """Leave the line. Idempotent."""
@@ -61,19 +61,28 @@ class OwnTicket:
         os.close(self._socket_fd)
         self._file_fd = self._socket_fd = -1
 
-    def _replace(self, count: int, devices: tuple[str, ...], since_ns: int | None, mib: int) -> None:
+    def _replace(
+        self, count: int, devices: tuple[str, ...], since_ns: int | None, mib: int, is_evictable: bool
+    ) -> None:
         """Add the new ticket before dropping the old one, so that we never lose our place."""
-        new = queue_up(self._place, count, devices, since_ns, mib)
+        new = queue_up(self._place, count, devices, since_ns, mib, is_evictable)
         self._drop({self.ticket.name, self.ticket.origin} - {new.ticket.origin})
         self.ticket, self._file_fd, self._socket_fd = new.ticket, new._file_fd, new._socket_fd
 
 
-def queue_up(place: Folder, count: int, devices: Iterable[str], since_ns: int | None = None, mib: int = 0) -> OwnTicket:
+def queue_up(
+    place: Folder,
+    count: int,
+    devices: Iterable[str],
+    since_ns: int | None = None,
+    mib: int = 0,
+    is_evictable: bool = False,
+) -> OwnTicket:
     """Add a ticket for `count` of `devices`, or `mib` of each; its age counts from `since_ns`, or from now."""
     wanted = tickets.checked(count, devices)
     uid, pid, now_ns = os.geteuid(), os.getpid(), locks.boot_ns()
     since_ns = now_ns if since_ns is None else since_ns
-    return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, pid, since_ns, count, wanted, mib))
+    return OwnTicket(place, Ticket(f"{uid}-{pid}-{now_ns}", uid, pid, since_ns, count, wanted, mib, is_evictable))
 
 
 def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
@@ -83,6 +92,8 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
     """
     # The amount is on its own line, which older readers ignore.
     amount = f"{ticket.mib} MiB\n" if ticket.mib else ""
+    if ticket.is_evictable:
+        amount = f"{tickets.EVICTABLE} {amount}".rstrip() + "\n"
     text = f"{ticket.since_ns} {ticket.count} {','.join(ticket.devices)}\n{amount}"
     socket_fd = locks.bind(tickets.socket_name(place, ticket.name))
     if socket_fd is None:
@@ -96,6 +107,8 @@ def _put(place: Folder, ticket: Ticket) -> tuple[int, int]:
             os.fchmod(file_fd, TICKET_MODE)
             # Not a link, which would give it two names for a moment: such a ticket does not count.
             os.rename(temporary, tickets.path_of(place, ticket.name))
+            if not ticket.is_evictable:
+                evictable_marks.ring(place, ticket.devices)
         except OSError as error:
             tickets.unlink(temporary)
             raise locks.unusable(place, "keep a ticket in", error) from error

@@ -16,6 +16,7 @@ import stat
 from dibs import errors
 from dibs.leases import holders
 from dibs.system import locks
+from dibs.system.lean import closing_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,12 +93,9 @@ def _remove_planted(files: Iterable[str]) -> None:
 def _make_file(path: str) -> bool:
     """Make a file that every user can lock, or take over that of a user, with its locks; return whether it is new."""
     is_new = not os.path.lexists(path)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | locks.OPEN_FLAGS, 0o600)
-    try:
+    with closing_fd(os.open(path, os.O_RDWR | os.O_CREAT | locks.OPEN_FLAGS, 0o600)) as fd:
         os.fchown(fd, 0, 0)
         os.fchmod(fd, locks.SHARED_MODE)
-    finally:
-        os.close(fd)
     return is_new
 
 
@@ -116,7 +114,7 @@ def _check_tmpfiles(root: str) -> None:
     """Refuse to replace a file that dibs did not write."""
     text = read_tmpfiles(root)
     if text is not None and not text.startswith(MARK) and text.strip() != OLD_LINE:
-        told = f"{root}{TMPFILES} was not written by dibs; it was left alone."
+        told = f"{root}{TMPFILES} was not written by dibs and was not changed."
         raise errors.UserError(told, "Move it away, then try again.")
 
 

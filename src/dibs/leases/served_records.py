@@ -10,6 +10,7 @@ import stat
 import time
 
 from dibs.system import locks, processes
+from dibs.system.lean import closing_fd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,12 +44,10 @@ def mark(place: Folder) -> None:
         except FileNotFoundError:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | locks.OPEN_FLAGS, 0o600)
             os.fchmod(fd, 0o644)
-        try:
+        with closing_fd(fd):
             # A second name or another owner: planted, perhaps to make us overwrite one of our own files.
             if flaw(os.fstat(fd), uid) is None:
                 os.pwrite(fd, line, 0)
-        finally:
-            os.close(fd)
     except OSError:
         # On a full disk or with a planted file, this user's turn is not recorded; the device must still be given.
         return
@@ -77,6 +76,14 @@ def flaw(status: os.stat_result, uid: int) -> str | None:
     if status.st_nlink != 1:
         return f"it has {status.st_nlink} links"
     return "others can write to it" if status.st_mode & 0o022 else None
+
+
+def is_sound(path: str, uid: int) -> bool:
+    """Return whether a file is there that only this user can have made. Cheaper than reading it."""
+    try:
+        return flaw(os.lstat(path), uid) is None
+    except OSError:
+        return False
 
 
 def not_before_change(boot_ns: int, status: os.stat_result) -> int:

@@ -2,7 +2,7 @@
 
 A ticket is a file that its owner keeps locked, with a listening socket whose hang-up wakes those behind. A ticket never
 changes: to ask for something else, its owner adds a new ticket and drops the old one. A freed device goes to the oldest
-ticket of the user who was served least recently.
+ticket of the user who used the least device time for their share (`fair_shares`).
 
 Nothing that a ticket says about its user counts: the kernel names the owner of the file, of the socket and of the lock.
 """
@@ -12,21 +12,27 @@ from __future__ import annotations
 import fcntl
 import os
 
-from dibs.leases import holders, served_records
+from dibs.leases import fair_shares, holders, rules_file, served_records
 from dibs.model import units
 from dibs.scheduling import choice
 from dibs.scheduling.choice import Want
 from dibs.system import locks, processes, socket_owners, users
+from dibs.system.lean import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from dibs.leases.fair_shares import Position
+    from dibs.leases.rules_file import RulesFile
     from dibs.scheduling.choice import Room, Terms
     from dibs.system.locks import Folder
 
 #: Prefix of a ticket's file name; uid, pid and the boot-time ns of its creation follow, which makes it unique.
 TICKET = ".dibs-ticket-"
+
+#: The word before the amount in the ticket of an evictable job. Versions that do not know it ignore such a ticket.
+EVICTABLE = "evictable"
 
 #: Seconds for which a ticket for several devices reserves free ones, before it lets others pass for the same time.
 COLLECT_FOR_S = 3600.0
@@ -41,25 +47,23 @@ MOST_DEVICES = 128
 MOST_OF_USER = 16
 
 
+@record
 class Ticket:
     """A place in the line, which all users can read."""
 
-    __slots__ = ("count", "devices", "mib", "name", "pid", "since_ns", "uid")
-
-    def __init__(
-        self, name: str, uid: int, pid: int, since_ns: int, count: int, devices: tuple[str, ...], mib: int = 0
-    ) -> None:
-        #: `<uid>-<pid>-<ns>`: the end of the names of its file and its socket.
-        self.name = name
-        self.uid = uid
-        self.pid = pid
-        #: Boot-time ns from which its age counts.
-        self.since_ns = since_ns
-        self.count = count
-        #: Acceptable devices; of devices that are shared now, the first ones are emptied for it.
-        self.devices = devices
-        #: MiB of each device; 0: all of it.
-        self.mib = mib
+    #: `<uid>-<pid>-<ns>`: the end of the names of its file and its socket.
+    name: str
+    uid: int
+    pid: int
+    #: Boot-time ns from which its age counts.
+    since_ns: int
+    count: int
+    #: Acceptable devices; of devices that are shared now, the first ones are emptied for it.
+    devices: tuple[str, ...]
+    #: MiB of each device; 0: all of it.
+    mib: int = 0
+    #: Whether it waits with an evictable job, which claims nothing from others.
+    is_evictable: bool = False
 
     @property
     def user(self) -> str:
@@ -97,26 +101,33 @@ def path_of(place: Folder, name: str) -> str:
 def line(place: Folder, known: Collection[str] | None = None) -> list[Ticket]:
     """Return the living tickets in serving order, and remove our own dead ones; see `around` for `known`."""
     tickets = _living(place, "", known)
-    turns = served_records.of_users(place, {ticket.uid for ticket in tickets})
+    turns = _positions(place, rules_file.of(place), {ticket.uid for ticket in tickets})
     return sorted(tickets, key=lambda ticket: _rank(ticket, turns))
 
 
-def around(place: Folder, own: Ticket | None, known: Collection[str] | None = None) -> tuple[list[Ticket], int]:
+def around(
+    place: Folder, own: Ticket | None, known: Collection[str] | None = None, rules: RulesFile | None = None
+) -> tuple[list[Ticket], int]:
     """Return all other tickets in serving order, and how many of them come before ours or a new one.
 
-    Devices that are not `known` to the reader are left out of them.
+    Devices that are not `known` to the reader are left out of them. `rules` has the shares of users.
     """
     name, since_ns = (own.name, own.since_ns) if own else ("", locks.boot_ns())
     me = Ticket(name, os.geteuid(), os.getpid(), since_ns, 0, ())
     others = _living(place, name, known)
-    turns = served_records.of_users(place, {me.uid, *(ticket.uid for ticket in others)})
+    turns = _positions(place, rules or rules_file.of(place), {me.uid, *(ticket.uid for ticket in others)})
     others.sort(key=lambda ticket: _rank(ticket, turns))
     return others, sum(_rank(ticket, turns) < _rank(me, turns) for ticket in others)
 
 
-def _rank(ticket: Ticket, turns: dict[int, int]) -> tuple[int, int, str]:
+def _positions(place: Folder, rules: RulesFile, uids: Collection[int]) -> dict[int, Position]:
+    """Return where users stand; between tickets of one user it does not matter."""
+    return fair_shares.of_users(place, rules, uids) if len(uids) > 1 else {}
+
+
+def _rank(ticket: Ticket, positions: dict[int, Position]) -> tuple[tuple[float, int], int, str]:
     """Return the sort key of the line. A user who was never served comes first."""
-    return turns.get(ticket.uid, 0), ticket.since_ns, ticket.name
+    return positions.get(ticket.uid, fair_shares.NEW).key, ticket.since_ns, ticket.name
 
 
 def _living(place: Folder, own: str, known: Collection[str] | None) -> list[Ticket]:
@@ -267,6 +278,8 @@ def _parse(name: str, uid: int, pid: int, text: str, known: Collection[str] | No
     """Parse a ticket; return None if it is malformed, or asks for no device that the reader knows."""
     first, _, second = text.partition("\n")
     words, amount = first.split(None, 3), second.split()
+    is_evictable = amount[:1] == [EVICTABLE]
+    amount = amount[is_evictable:]
     if len(words) < 3 or not all(map(units.is_whole, (*words[:2], *amount[:1]))):
         return None
     since_ns, count = int(words[0]), int(words[1])
@@ -279,7 +292,7 @@ def _parse(name: str, uid: int, pid: int, text: str, known: Collection[str] | No
     if known is not None:
         devices = tuple(device for device in devices if device in known)
     mib = int(amount[0]) if amount else 0
-    return Ticket(name, uid, pid, since_ns, count, devices, mib) if devices else None
+    return Ticket(name, uid, pid, since_ns, count, devices, mib, is_evictable) if devices else None
 
 
 def _bury(path: str) -> None:
@@ -317,7 +330,7 @@ def choose(
     terms: Terms = choice.ALONE,
 ) -> tuple[str, ...] | None:
     """Return `count` devices of `wanted` whose use takes nothing from the tickets ahead; None if there are none."""
-    collecting = collectors(ahead, now_ns, collect_for_s)
+    collecting = collectors((ticket for ticket in ahead if not ticket.is_evictable), now_ns, collect_for_s)
     wants = [Want(ticket.count, ticket.devices, ticket.mib, is_emptying) for ticket, is_emptying in collecting]
     return choice.choose(count, wanted, rooms, wants, terms)
 

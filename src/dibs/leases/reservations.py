@@ -1,0 +1,272 @@
+"""Reservations: devices that are kept for a user for a time. Small files that all users can read.
+
+    .dibs-reserve-UID-ID   0644  made by the user who reserves; only root reserves for another user
+
+Only a file that its user alone can have written counts, within bounds, and of two for the same device and time the one
+of root or the earlier one. Until a reservation begins, everybody may use its devices for what ends before that; then
+only its user may take them. Devices that stay unused are released. Nothing that runs is ended.
+
+Reservations follow the clock on the wall, as people do.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from dibs.leases import holders, rules_file, served_records
+from dibs.model import units
+from dibs.system import locks, users
+from dibs.system.lean import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from dibs.system.locks import Folder
+
+#: Prefix of a file's name; uid and number follow.
+RESERVE = ".dibs-reserve-"
+#: Bytes of a file that are read, devices of it that count, and reservations of one user that count; root has no such
+#: bound.
+MOST_BYTES, MOST_DEVICES, MOST_OF_USER = 8192, 128, 8
+#: Seconds: the longest reservation of a user, how long before it begins it counts, and how long it may be repeated.
+LONGEST_S, AHEAD_S, REPEATED_S = 86400.0, 7 * 86400.0, 35 * 86400.0
+#: Days after which a reservation is repeated, by the word for it.
+PERIODS = {"day": 1, "week": 7}
+#: Characters of a name.
+LONGEST_NAME = 60
+#: Readable for all. The sticky bit keeps systemd-tmpfiles from deleting it.
+MODE = 0o1644
+
+
+@record
+class Reservation:
+    """Devices that are kept for a user. Times are seconds since 1970."""
+
+    number: int
+    #: Who made it, and for whom.
+    owner: int
+    uid: int
+    devices: tuple[str, ...]
+    from_s: float
+    for_s: float
+    #: "day" or "week", or empty: once.
+    every: str = ""
+    name: str = ""
+    #: When the file was made.
+    made_s: float = 0.0
+
+    @property
+    def user(self) -> str:
+        """Return the name of the user it is for. The lookup may take time."""
+        return users.name(self.uid)
+
+    def window(self, now_s: float) -> tuple[float, float] | None:
+        """Return the present time that it is for, or the next; None if there is none any more."""
+        start = self.from_s
+        if self.every and now_s >= start + self.for_s:
+            days = PERIODS[self.every]
+            past = int((now_s - start - self.for_s) // (days * 86400))
+            # The same time of the day, also after the clocks were changed; that may be an hour more or less.
+            start = next(
+                moment for n in range(max(0, past - 1), past + 4)
+                if (moment := _days_later(self.from_s, n * days)) + self.for_s > now_s
+            )  # fmt: skip
+            if self.owner != 0 and start > self.made_s + REPEATED_S:
+                return None
+        return (start, start + self.for_s) if start + self.for_s > now_s else None
+
+
+def _days_later(moment_s: float, days: int) -> float:
+    whole = time.localtime(moment_s)
+    later = (whole.tm_year, whole.tm_mon, whole.tm_mday + days, whole.tm_hour, whole.tm_min, whole.tm_sec, 0, 0, -1)
+    return time.mktime(later) + moment_s % 1
+
+
+@record
+class Closure:
+    """When a device is closed to a user, until when, and for whom it is kept then."""
+
+    at_s: float
+    until_s: float
+    reservation: Reservation
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_all(place: Folder, now_s: float) -> list[Reservation]:
+    """Return the reservations that count, the next one first."""
+    found: list[tuple[float, int, Reservation]] = []
+    counts: dict[int, int] = {}
+    for owner, number in sorted(_numbers(place)):
+        # Before counting: anybody can plant files in the name of another.
+        if not served_records.is_sound(path_of(place, owner, number), owner):
+            continue
+        counts[owner] = counts.get(owner, 0) + 1
+        if counts[owner] > MOST_OF_USER and owner != 0:
+            continue
+        one = _read(place, owner, number)
+        if one is not None and (window := one.window(now_s)) is not None and _is_near(one, window, now_s):
+            found.append((window[0], one.number, one))
+    return [one for _, _, one in sorted(found, key=lambda each: each[:2])]
+
+
+def _numbers(place: Folder) -> set[tuple[int, int]]:
+    """Return the owners and numbers in the names of all files."""
+    words = (name[len(RESERVE) :].split("-") for name in locks.names(place, RESERVE))
+    return {(int(two[0]), int(two[1])) for two in words if len(two) == 2 and all(map(units.is_whole, two))}
+
+
+def _is_near(one: Reservation, window: tuple[float, float], now_s: float) -> bool:
+    """Return whether it counts already. What a user makes for later counts when it is near enough."""
+    return one.owner == 0 or window[0] <= now_s + AHEAD_S
+
+
+def _read(place: Folder, owner: int, number: int) -> Reservation | None:
+    import json
+
+    found = locks.read_small(path_of(place, owner, number), size=MOST_BYTES)
+    if found is None or served_records.flaw(found[0], owner) is not None:
+        return None
+    try:
+        said = json.loads(found[1])
+        devices = tuple([holders.checked(device) for device in said["devices"]])[:MOST_DEVICES]
+        uid = int(said["uid"]) if owner == 0 else owner
+        times = float(said["from"]), float(said["for"])
+        # It is shown to others, on terminals too.
+        name = "".join(char if char.isprintable() else "?" for char in str(said["name"])[:LONGEST_NAME])
+        one = Reservation(number, owner, uid, devices, *times, str(said["every"]), name)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+    one.made_s = found[0].st_ctime
+    is_sane = devices and 0 < one.from_s < 1e11 and 0 < one.for_s < 1e9 and one.every in ("", *PERIODS)
+    return one if is_sane and (owner == 0 or one.for_s <= LONGEST_S) else None
+
+
+def kept(
+    place: Folder, found: Iterable[Reservation], devices: Iterable[str], now_s: float, unused_for_s: float
+) -> list[tuple[str, Closure]]:
+    """Return those of `devices` that are reserved, each with the time; without those that stayed unused."""
+    wanted = {*devices}
+    all_times: list[tuple[str, Closure]] = []
+    # Dibs makes no two for the same device and time; who writes a file by hand is served last.
+    for one in sorted(found, key=lambda one: (one.owner != 0, one.made_s, one.number)):
+        window = one.window(now_s)
+        if window is not None:
+            new = Closure(*window, one)
+            all_times += [(name, new) for name in one.devices if name in wanted and not _is_taken(all_times, name, new)]
+    begun = {(device, one.at_s) for device, one in all_times if one.at_s <= now_s}
+    unused = _unused(place, begun, now_s, unused_for_s)
+    return [(device, one) for device, one in all_times if (device, one.at_s) not in unused]
+
+
+def _is_taken(earlier: Iterable[tuple[str, Closure]], device: str, new: Closure) -> bool:
+    """Return whether another user has reserved a device for a part of the same time."""
+    return any(
+        name == device and one.at_s < new.until_s and new.at_s < one.until_s
+        for name, one in earlier
+        if one.reservation.uid != new.reservation.uid
+    )
+
+
+def _unused(
+    place: Folder, begun: Collection[tuple[str, float]], now_s: float, unused_for_s: float
+) -> set[tuple[str, float]]:
+    """Return those devices and begins of reservations since which the device was free for too long."""
+    # Taking and releasing a device sets the time of its file.
+    used_s = holders.used_at(place, {device for device, _ in begun})
+    idle = {(device, start_s) for device, start_s in begun if now_s - max(start_s, used_s[device]) >= unused_for_s}
+    held = holders.held(place, sorted({device for device, _ in idle}))
+    return {(device, start_s) for device, start_s in idle if device not in held}
+
+
+def closures(kept: Iterable[tuple[str, Closure]], uid: int, now_s: float) -> dict[str, Closure]:
+    """Return when each reserved device is closed to a user: now, or from a later time on."""
+    closed: dict[str, Closure] = {}
+    for device, one in kept:
+        if one.reservation.uid == uid:
+            if one.at_s <= now_s:
+                continue
+            # From then on it is ours.
+            one = Closure(one.at_s, one.at_s, one.reservation)
+        if device not in closed or one.at_s < closed[device].at_s:
+            closed[device] = one
+    return closed
+
+
+def closed_to_us(
+    place: Folder, devices: Iterable[str], rules: rules_file.RulesFile | None = None
+) -> dict[str, Closure]:
+    """Return those of `devices` that a reservation keeps from this user now."""
+    now_s = time.time()
+    try:
+        found = read_all(place, now_s)
+    except locks.Broken:
+        # The user of the folder reports that.
+        return {}
+    if not found:
+        return {}
+    unused_for_s = (rules or rules_file.of(place)).now().unused_for_s
+    closed = closures(kept(place, found, devices, now_s, unused_for_s), os.geteuid(), now_s)
+    return {device: one for device, one in closed.items() if one.at_s <= now_s}
+
+
+def text(closure: Closure) -> str:
+    """Return for whom and until or from when a device is reserved."""
+    one, now_s = closure.reservation, time.time()
+    word, moment_s = ("until", closure.until_s) if closure.at_s <= now_s else ("from", closure.at_s)
+    whose = "you" if one.uid == os.geteuid() else one.user
+    return f"reserved for {whose} {word} {moment(moment_s)}{f' ({one.name})' if one.name else ''}"
+
+
+def moment(at_s: float) -> str:
+    """Return a time as people write it in their time zone."""
+    return time.strftime("%a %Y-%m-%d %H:%M", time.localtime(at_s))
+
+
+def next_change_s(found: Iterable[Reservation], now_s: float, unused_for_s: float) -> float | None:
+    """Return when a reservation begins, ends or may be released next; None: never."""
+    moments: list[float] = []
+    for one in found:
+        window = one.window(now_s)
+        if window is not None:
+            moments += [window[0], window[0] + unused_for_s, window[1]]
+    return min((moment for moment in moments if moment > now_s), default=None)
+
+
+# -- making -----------------------------------------------------------------------------------------------------------
+
+
+def make(place: Folder, wanted: Reservation) -> int:
+    """Write a reservation of this user; return its number."""
+    import json
+
+    said = {
+        "uid": wanted.uid, "from": wanted.from_s, "for": wanted.for_s, "every": wanted.every, "name": wanted.name,
+        "devices": list(wanted.devices),
+    }  # fmt: skip
+    used = {name.rpartition("-")[2] for name in locks.names(place, RESERVE)}
+    number = next(number for number in range(1, len(used) + 2) if str(number) not in used)
+    temporary, fd = locks.make_temporary(place, place.line_path)
+    try:
+        os.pwrite(fd, json.dumps(said).encode("ascii"), 0)
+        os.fchmod(fd, MODE)
+        os.rename(temporary, path_of(place, os.geteuid(), number))
+    except OSError as error:
+        os.unlink(temporary)
+        raise locks.unusable(place, "keep a reservation in", error) from error
+    finally:
+        os.close(fd)
+    return number
+
+
+def path_of(place: Folder, owner: int, number: int) -> str:
+    """Return the path of a reservation."""
+    return place.line_file(f"{RESERVE}{owner}-{number}")
+
+
+def cancel(place: Folder, one: Reservation) -> None:
+    """Remove a reservation; raise OSError if we may not."""
+    os.unlink(path_of(place, one.owner, one.number))
