@@ -19,7 +19,7 @@ from dibs.sweeps.values import Data, Value
 
 
 def sweep(command: str, folder: str | None = None, argv: tuple[str, ...] | None = None) -> Sweep:
-    return Sweep(1, "default", "fit", command, argv, folder, None, None, 1, 0)
+    return Sweep(1, "default", "fit", command, argv, folder, None, None, None, 1, 0)
 
 
 def spec(command: str, params: Mapping[str, Data], index: int = 3, argv: tuple[str, ...] | None = None) -> JobSpec:

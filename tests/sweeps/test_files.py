@@ -1,8 +1,10 @@
 """Sweep files: YAML, JSON, TOML, CSV and those of wandb; and one clear line for every mistake in them."""
 
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -236,9 +238,9 @@ parameters:
 def test_a_wandb_grid_file_is_accepted_unchanged(load):
     sweep = load("sweep.yaml", WANDB)
     assert commands(sweep) == [
-        ("/usr/bin/env", "python", "train.py", f"--lr={lr}", "--epochs=5", "--fast=True", f"--k={k}")
-        for lr in ("0.001", "1.0e-4")
+        ("/usr/bin/env", "python", "train.py", "--epochs=5", "--fast=True", f"--k={k}", f"--lr={lr}")
         for k in (1, 2)
+        for lr in ("0.001", "0.0001")
     ]
     assert (sweep.metric, sweep.goal) == ("val_loss", "minimize")
 
@@ -248,9 +250,25 @@ def test_the_macros_of_a_wandb_command_are_supported(load):
     sweep = load("sweep.yaml", WANDB + f"command: {json.dumps(words)}\n")
     first = commands(sweep)[0]
     assert first[:5] == ("/usr/bin/env", "torchrun", "train.py", "--flag", "{x}")
-    assert first[5:9] == ("--lr=0.001", "--epochs=5", "--fast", "--k=1")
+    assert first[5:9] == ("--epochs=5", "--fast", "--k=1", "--lr=0.001")
     assert json.loads(first[9].removeprefix("c=")) == {"lr": 0.001, "epochs": 5, "fast": True, "k": 1}
     assert len(first) == 10
+
+
+#: Sweep files with what wandb documents, and the commands that its own code (release 0.31) makes of them.
+RECORDED = json.loads((Path(__file__).parent.parent / "data" / "wandb_commands.json").read_text())
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case["title"])
+def test_the_commands_of_a_wandb_file_are_those_of_its_agent(load, case, monkeypatch):
+    monkeypatch.setenv("DATA_DIR", "/data")
+    found = sorted(list(words) for words in commands(load("sweep.yaml", case["file"])))
+    assert [without_json(words) for words in found] == [without_json(words) for words in case["commands"]]
+
+
+def without_json(words):
+    """Return a command with its JSON argument read: escapes do not matter."""
+    return [json.loads(word) if word.startswith("{") else word for word in words]
 
 
 DISTRIBUTIONS = """
@@ -282,8 +300,40 @@ def test_a_wandb_random_search_is_accepted_unchanged(load):
     assert {one["f"] for one in found} == {1, 2, 3}
     assert 160 < sum(one["g"] == "x" for one in found) < 195
     assert {one["h"] for one in found} <= {1, 8, 16, 24, 32, 40, 48, 56, 64}
-    assert "early_terminate is ignored" in sweep.notes
+    assert "early_terminate is ignored: the file names no metric" in sweep.notes
     assert "c is drawn from 0.04979 to 1: the bounds of log_uniform are exponents of e" in sweep.notes
+
+
+BAYES = """
+program: train.py
+method: bayes
+run_cap: 12
+metric: {name: val_loss, goal: maximize}
+early_terminate: {type: hyperband, min_iter: 3}
+parameters:
+  lr: {min: 0.1, max: 0.5}
+  opt: {values: [adam, sgd]}
+"""
+
+
+def test_a_wandb_bayes_file_is_a_search(load):
+    sweep = load("sweep.yaml", BAYES)
+    sweep.check()
+    assert (sweep.search, sweep.trials, sweep.sample, sweep.early_stop) == ("tpe", 12, None, "hyperband")
+    assert (sweep.metric, sweep.goal) == ("val_loss", "maximize")
+    # The daemon makes the commands from the text of the template, and they are those of wandb's agent.
+    again = templates.parse(shlex.split(sweep.command.source))
+    point = next(iter(sweep.points()))
+    words = templates.Writer(again).command(point)
+    assert words == templates.Writer(sweep.command).command(point)
+    assert words[:3] == ("/usr/bin/env", "python", "train.py")
+
+
+def test_a_wandb_bayes_file_needs_a_run_count_and_a_metric(load):
+    with pytest.raises(errors.UserError, match="--search expected the number of runs"):
+        load("sweep.yaml", BAYES.replace("run_cap: 12", "")).check()
+    with pytest.raises(errors.UserError, match="expected the metric"):
+        load("sweep.yaml", BAYES.replace("metric: {name: val_loss, goal: maximize}", "")).check()
 
 
 def test_a_wandb_random_search_needs_a_run_count(load):
@@ -300,13 +350,17 @@ RANDOM = "method: random\nprogram: t\nparameters: {a: "
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("method: bayes\nparameters: {a: {value: 1}}", 'method: expected grid or random, got "bayes".'),
+        ("method: magic\nparameters: {a: {value: 1}}", 'method: expected grid, random or bayes, got "magic".'),
+        (
+            "method: grid\nprogram: t\nmetric: {name: l}\nearly_terminate: {type: x}\nparameters: {a: {value: 1}}",
+            "early_terminate: expected type: hyperband",
+        ),
         (f"{GRID}parameters: {{a: {{min: 0.5, max: 1.5}}}}", "parameters: a: expected values for method: grid"),
         (f"{GRID}parameters: {{a: 1}}", 'parameters: a: expected values, value, or min and max, got "1".'),
         ("method: grid\nparameters: {a: {value: 1}}", "command: expected the key program, which ${program} stands for"),
         (GRID, "parameters: expected names with values, got nothing."),
         (f"{ONE}run_cap: x", 'run_cap: expected a whole number from 1 up, got "x".'),
-        (f"{ONE}command: ['${{envvar:X}}']", 'got "${envvar:X}"'),
+        (f"{ONE}command: ['${{args_json_file}}']", 'got "${args_json_file}"'),
         ("method: grid\nprogram: []\nparameters: {a: {value: 1}}", "expected program to be a file, got a list."),
         (f"{ONE}command: []", "command: expected a list of words, got a list."),
         ("method: grid\nparamters: {}", 'unknown key "paramters". Did you mean parameters?'),

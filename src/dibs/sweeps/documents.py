@@ -12,18 +12,22 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dibs.errors import UserError
 from dibs.model import units
+from dibs.model.suggestions import inside
 from dibs.sweeps import conditions, nodes, parameters, spaces, templates, wandb
 from dibs.sweeps.grid import Points, Space
 from dibs.sweeps.nodes import Node
 from dibs.sweeps.parameters import Parameter
+from dibs.sweeps.search import dimensions, early_stop, trials
 from dibs.sweeps.templates import Template
 
+#: Searches that choose points from results.
+ADAPTIVE = ("tpe", "cmaes")
 GOALS = {"minimize": "minimize", "min": "minimize", "maximize": "maximize", "max": "maximize"}
 
 
@@ -50,34 +54,69 @@ class Sweep:
     folder: str | None = None
     jobs: int | None = None
     halt: int | None = None
+    #: How points are chosen (`search.trials.SAMPLERS`), and how many; the rule that stops runs early.
+    search: str | None = None
+    trials: int | None = None
+    early_stop: str | None = None
     #: Messages to the user about how the file was read.
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Tell whether its points are chosen while it runs, from what came out of others."""
+        return self.search in ADAPTIVE
+
     def check(self) -> None:
-        """Refuse a command that does not fit the parameters; call it after all options are set."""
+        """Refuse options that contradict each other, and a command that does not fit the parameters.
+
+        Call it after all options are set.
+        """
+        self._check_search()
         if self.command is None:
             raise UserError(
                 "expected a command, got none.", 'Give one: dibs sweep FILE -- python train.py --lr "{lr}".'
             )
         templates.check(self.space.names, self.command, self.folder)
 
+    def _check_search(self) -> None:
+        if self.search is None:
+            if self.trials is not None:
+                raise UserError("--trials expected --search before it, got none.", "For a sample: --sample N.")
+        elif self.trials is None:
+            raise UserError("--search expected the number of runs, got none.", "Write --trials 60.")
+        elif self.sample is not None or self.is_shuffled:
+            raise UserError("--search expected neither --sample nor --shuffle.", "--trials is the number of runs.")
+        if self.metric is None and (self.is_adaptive or self.early_stop is not None):
+            what = "--early-stop" if self.early_stop is not None else "--search"
+            raise UserError(f"{what} expected the metric to compare runs by, got none.", "Write --minimize loss.")
+        if self.is_adaptive:
+            dimensions.Dimensions(self.space)
+
     def points(self) -> Points:
-        """Return its points; fail if they can only be sampled and no sample size was given."""
-        return Points(self.space, self.sample, self.is_shuffled, self.seed)
+        """Return its points; fail if they can only be sampled and no sample size was given.
+
+        The points of a search that learns are examples: which ones it runs depends on results.
+        """
+        sample = self.sample if self.search is None else self.trials
+        return Points(self.space, sample, self.is_shuffled, self.seed)
 
 
 def read(document: Node, where: str) -> Sweep:
     """Interpret a document; `where` names its file in errors."""
-    with nodes.inside(where):
+    with inside(f"{where}:"):
         if not isinstance(document, Mapping):
             raise UserError(f"expected keys such as command and parameters, got {nodes.kind(document)}.")
         if "method" in document:
             nodes.check_keys(document, (*wandb.KEYS, *OPTIONS))
+            is_search = wandb.is_search(document)
             found = Sweep(
                 wandb.space(document),
                 command=wandb.command(document),
-                sample=wandb.run_cap(document),
+                sample=None if is_search else wandb.run_cap(document),
                 notes=wandb.notes(document),
+                search="tpe" if is_search else None,
+                trials=wandb.run_cap(document) if is_search else None,
+                early_stop=wandb.early_stop(document),
             )
         else:
             nodes.check_keys(document, KEYS)
@@ -90,7 +129,7 @@ def _with_options(sweep: Sweep, document: Mapping[str, Node]) -> Sweep:
         if key not in document:
             continue
         try:
-            with nodes.inside(key):
+            with inside(f"{key}:"):
                 found = read(document[key])
         except (ValueError, OverflowError):
             raise UserError(f"{key}: expected {expected}, got {nodes.kind(document[key])}.") from None
@@ -132,6 +171,13 @@ def _metric(node: Node) -> dict[str, str | None]:
     return found | ({"goal": _goal(node["goal"])} if "goal" in node else {})
 
 
+def _one_of(node: Node, words: Sequence[str]) -> str:
+    found = nodes.text(node)
+    if found not in words:
+        raise ValueError
+    return found
+
+
 def _pattern(found: str) -> str:
     try:
         re.compile(found)
@@ -155,6 +201,9 @@ OPTIONS: dict[str, tuple[str, Callable[[Node], Any]]] = {
     "dir": ("a folder such as results/{lr}", nodes.text),
     "jobs": ("a whole number from 1 up", nodes.whole),
     "halt": ("a whole number from 1 up", nodes.whole),
+    "search": (" or ".join(trials.SAMPLERS), lambda node: _one_of(node, trials.SAMPLERS)),
+    "trials": ("a whole number from 1 up", nodes.whole),
+    "early_stop": (" or ".join(early_stop.RULES), lambda node: _one_of(node, early_stop.RULES)),
 }
 #: Fields of `Sweep` with another name than their key.
 FIELDS = {"vram": "vram_bytes", "time": "time_s", "shuffle": "is_shuffled", "dir": "folder"}
@@ -166,7 +215,7 @@ def _command(node: Node) -> Template | None:
     """Return the command: one string for the shell, or a list of words."""
     if node is None:
         return None
-    with nodes.inside("command"):
+    with inside("command:"):
         try:
             found = [nodes.text(word) for word in node] if isinstance(node, list) else nodes.text(node)
         except ValueError:
@@ -231,7 +280,7 @@ def _condition(node: Node, where: str) -> str:
 def _parameters(node: Node, where: str) -> list[Parameter]:
     if not isinstance(node, Mapping):
         raise UserError(f"{where}: expected names with values, such as lr: [0.1, 0.01], got {nodes.kind(node)}.")
-    with nodes.inside(where):
+    with inside(f"{where}:"):
         return [_parameter(str(name), one) for name, one in node.items()]
 
 
@@ -239,7 +288,7 @@ def _parameter(name: str, node: Node) -> Parameter:
     parameters.check_name(name)
     match node:
         case Mapping():
-            with nodes.inside(name):
+            with inside(f"{name}:"):
                 return wandb.parameter(name, node)
         case list():
             return parameters.parameter_of_list(name, [nodes.value(one) for one in node])

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dibs.errors import MachineError, UserError
-from dibs.sweeps import documents, nodes, parameters, spaces, values
+from dibs.model.suggestions import inside
+from dibs.sweeps import documents, nodes, parameters, spaces, values, wandb
 from dibs.sweeps.documents import Sweep
 from dibs.sweeps.nodes import Node
 from dibs.sweeps.values import Value
@@ -30,9 +32,9 @@ def load(path: str | Path) -> Sweep:
     text = _text(where)
     try:
         if suffix == ".csv":
-            with nodes.inside(str(where)):
+            with inside(f"{where}:"):
                 return _table(text)
-        return documents.read(READERS[suffix](text), str(where))
+        return documents.read(wandb.with_variables(READERS[suffix](text), os.environ), str(where))
     except _NotWellFormed as error:
         raise UserError(f"{where}: expected {suffix[1:].upper()}, got something else: {error}") from error
     except RecursionError:

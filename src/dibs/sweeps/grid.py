@@ -23,7 +23,6 @@ Pure.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -33,7 +32,7 @@ from dibs.errors import UserError
 from dibs.sweeps import columns, orders, values
 from dibs.sweeps.columns import Column, ComputedColumn, Distribution
 from dibs.sweeps.conditions import Condition
-from dibs.sweeps.sequences import LazySequence
+from dibs.sweeps.sequences import LazySequence, Product
 from dibs.sweeps.values import Data, Value
 
 #: Maximum length of an axis to pass to `itertools.product`, which copies it, or to compare with another axis.
@@ -116,20 +115,16 @@ class Block:
     @cached_property
     def size(self) -> int:
         """Return the number of rows of the product."""
-        return math.prod(len(one) for one in self.axes)
+        return self._product.size
 
     @cached_property
-    def _wheels(self) -> list[tuple[int, Sequence[Row]]]:
-        """Return the axes and their lengths, fastest first; short axes as lists that are built once."""
-        return [(len(one), list(one) if len(one) <= FEW else one) for one in reversed(self.axes)]
+    def _product(self) -> Product:
+        # Short axes are lists that are built once.
+        return Product([list(one) if len(one) <= FEW else one for one in self.axes])
 
     def row(self, number: int) -> Row:
         """Return one row of the product."""
-        found: Row = ()
-        for size, rows in self._wheels:
-            number, place = divmod(number, size)
-            found = rows[place] + found
-        return found
+        return tuple(itertools.chain.from_iterable(self._product.at(number)))
 
     def rows(self) -> Iterator[Row]:
         """Yield every row of the product, in order."""

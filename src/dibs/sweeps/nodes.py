@@ -7,8 +7,7 @@ Pure.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dibs.errors import UserError
 from dibs.model import suggestions
@@ -17,15 +16,6 @@ from dibs.sweeps.values import Data, Value
 
 #: A leaf, a list or a mapping.
 Node = object
-
-
-@contextlib.contextmanager
-def inside(where: str) -> Iterator[None]:
-    """Prefix every error with its location."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint) from error
 
 
 def check_keys(document: Mapping[str, Node], known: Sequence[str]) -> None:

@@ -28,6 +28,8 @@ class Run:
     numbers: Mapping[str, float | None] = field(default_factory=dict)
     job: int | None = None
     index: int = 0
+    #: Why it did not succeed.
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

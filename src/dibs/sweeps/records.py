@@ -17,6 +17,21 @@ Numbers = dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """How the points of a sweep are chosen while it runs."""
+
+    #: One of `search.trials.SAMPLERS`.
+    sampler: str
+    #: The number of runs in total.
+    trials: int
+    seed: int
+    #: As `search.codec.encode` makes it, in JSON.
+    space: str
+    #: Why it takes no more trials; empty: it does.
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SweepSubmission:
     """A sweep as submitted."""
 
@@ -29,8 +44,12 @@ class SweepSubmission:
     #: The metric by which runs are compared, and the better direction: "minimize" or "maximize".
     metric: str | None = None
     goal: str | None = None
+    #: The rule that stops runs early (`search.early_stop.RULES`); None: none does.
+    early_stop: str | None = None
     #: The complete definition as JSON.
     definition: str = "{}"
+    #: How its points are chosen while it runs; None: they are known in advance.
+    search: Search | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +64,10 @@ class Sweep:
     folder: str | None
     metric: str | None
     goal: str | None
+    early_stop: str | None
     batch: int
     created_at: int
+    search: Search | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +79,13 @@ class Run:
     index: int
     params: dict[str, Any]
     word: str
+    #: Why it did not succeed, as in a job.
+    cause: str | None
     #: None: nothing was read yet.
     numbers: Numbers | None
     #: Minimum, maximum, mean and count of all values of a name. Missing while the run is active.
     summaries: dict[str, tuple[float, float, float, int]]
     started_at: int | None
     finished_at: int | None
+    #: Where it ran; None: its job was deleted.
+    engine: str | None = None

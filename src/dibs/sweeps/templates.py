@@ -9,7 +9,8 @@ left alone (`${HOME}`, `awk '{print $1}'`); `{{lr}}` is the literal `{lr}`.
     {lr:flag}   `--lr 0.1`; nothing at all if the point has no lr
     {index}     0-based index         {dir}   the run's folder, a path such as `results/{lr}-{index:03}`
     {args}      all parameters as `--lr=0.1 --bs=32`; {args:plain} `lr=0.1 bs=32`, {args:json} one JSON text,
-                {args:flags} with `--fast` for true and nothing for false
+                {args:flags} with `--fast` for true and nothing for false, {args:apart} `--lr 0.1`, and for Hydra
+                {args:append} `+lr=0.1`, {args:override} `++lr=0.1`
 
 A parameter named `index`, `dir` or `args` overrides the built-in one. Here-documents are not supported, because nothing
 can be quoted in them.
@@ -46,7 +47,9 @@ NUMBERED = re.compile(r"\{(?P<name>#|[0-9]*)(?P<form>(?<!#)(?:\.|//|/\.|/))?\}")
 
 OWN = ("index", "dir", "args")
 FORMS = ("", "raw", "flag")
-FORMS_OF_ARGS = ("", "plain", "flags", "json")
+#: Forms of `{args}`, and what stands before each parameter.
+PREFIXES = {"": "--", "plain": "", "flags": "--", "apart": "--", "append": "+", "override": "++"}
+FORMS_OF_ARGS = (*PREFIXES, "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,17 @@ def _field(found: re.Match[str], place: Place = Place.WORD, is_tight: bool = Fal
 
 #: What to do about two runs with the same folder.
 SAME_FOLDER = "Put every parameter that differs into --dir, or {index}."
+
+
+def write_word(pieces: Sequence[Piece]) -> str:
+    """Return a word of a template as text that `parse` reads back."""
+    found = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            found += NAMED.sub(lambda match: f"{{{match[0]}}}", piece)
+        else:
+            found += f"{{{piece.name}:{piece.form}}}" if piece.form else f"{{{piece.name}}}"
+    return found
 
 
 def check(names: Sequence[str], command: Template, folder: str | None = None) -> None:
@@ -350,13 +364,14 @@ def _value_getter(field: Field, at: int) -> Getter:
 def _arguments(point: Point, form: str) -> list[str]:
     if form == "json":
         return [json.dumps(point.data(), ensure_ascii=False)]
-    dashes = "" if form == "plain" else "--"
     found: list[str] = []
     for name, value in zip(point.names, point.values, strict=True):
         if form == "flags" and isinstance(value.data, bool):
             found += [f"--{name}"] if value.data else []
+        elif form == "apart":
+            found += [f"--{name}", value.text]
         else:
-            found.append(f"{dashes}{name}={value.text}")
+            found.append(f"{PREFIXES[form]}{name}={value.text}")
     return found
 
 

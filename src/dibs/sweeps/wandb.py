@@ -1,7 +1,8 @@
-"""Read an unmodified wandb sweep file with `method: grid` or `random`.
+"""Read an unmodified wandb sweep file with `method: grid`, `random` or `bayes`, which is a search by TPE.
 
-The names are those of wandb's documentation. Beware: the bounds of `log_uniform` are exponents; those of
-`log_uniform_values` are values. Features that need wandb's server are skipped, with a note.
+The names are those of wandb's documentation, and the commands those that its agent would run. Beware: the bounds of
+`log_uniform` are exponents; those of `log_uniform_values` are values. Features that need wandb's server are skipped,
+with a note.
 
 Pure.
 """
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from dibs.errors import UserError
-from dibs.sweeps import columns, nodes, parameters, spaces, values
+from dibs.model.suggestions import inside
+from dibs.sweeps import columns, nodes, parameters, spaces, templates, values
 from dibs.sweeps.columns import Column, Distribution, LogUniform, Normal, Steps, Uniform, WeightedChoice
 from dibs.sweeps.grid import Space
 from dibs.sweeps.nodes import Node
@@ -23,21 +26,41 @@ from dibs.sweeps.parameters import Parameter
 from dibs.sweeps.templates import Field, Piece, Template
 from dibs.sweeps.values import Value
 
-IGNORED = ("early_terminate", "entity", "description", "controller")
-KEYS = ("program", "method", "parameters", "run_cap", "command", *IGNORED)
+IGNORED = ("entity", "description", "controller")
+KEYS = ("program", "method", "parameters", "run_cap", "command", "early_terminate", *IGNORED)
 #: The default command of wandb.
 COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 MACRO = re.compile(r"(\$\{\w+(?::\w+)?\})")
-ARGUMENTS = {"args": "", "args_no_hyphens": "plain", "args_no_boolean_flags": "flags", "args_json": "json"}
+VARIABLE = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
+#: The macros for all parameters, and the forms of our placeholder `{args}`.
+ARGUMENTS = {
+    "args": "", "args_no_hyphens": "plain", "args_no_boolean_flags": "flags", "args_no_equals": "apart",
+    "args_append_hydra": "append", "args_override_hydra": "override", "args_json": "json",
+}  # fmt: skip
 
 
 def space(document: Mapping[str, Node]) -> Space:
     """Return the space of a file."""
     method = nodes.plain(document["method"])
-    if method not in ("grid", "random"):
-        hint = "Searches that learn from results are not supported."
-        raise UserError(f"method: expected grid or random, got {nodes.kind(document['method'])}.", hint)
-    return _space(document, method == "random")
+    if method not in ("grid", "random", "bayes"):
+        raise UserError(f"method: expected grid, random or bayes, got {nodes.kind(document['method'])}.")
+    return _space(document, method != "grid")
+
+
+def is_search(document: Mapping[str, Node]) -> bool:
+    """Tell whether points are to be chosen from results."""
+    return nodes.plain(document["method"]) == "bayes"
+
+
+def early_stop(document: Mapping[str, Node]) -> str | None:
+    """Return the rule of `early_terminate`; None if the file has none, or no metric to compare runs by."""
+    node = document.get("early_terminate")
+    if node is None or "metric" not in document:
+        return None
+    kind = nodes.plain(node.get("type")) if isinstance(node, Mapping) else None
+    if kind != "hyperband":
+        raise UserError(f"early_terminate: expected type: hyperband, got {nodes.shown(node)}.")
+    return "hyperband"
 
 
 def run_cap(document: Mapping[str, Node]) -> int | None:
@@ -52,7 +75,10 @@ def run_cap(document: Mapping[str, Node]) -> int | None:
 
 def notes(document: Mapping[str, Node]) -> tuple[str, ...]:
     """Return notes for the user: ignored keys, and the values that exponents stand for."""
-    return (*(f"{key} is ignored" for key in IGNORED if key in document), *_bounds(document))
+    ignored = [f"{key} is ignored" for key in IGNORED if key in document]
+    if "early_terminate" in document and "metric" not in document:
+        ignored.append("early_terminate is ignored: the file names no metric")
+    return (*ignored, *_bounds(document))
 
 
 def _space(document: Mapping[str, Node], is_random: bool) -> Space:
@@ -60,8 +86,9 @@ def _space(document: Mapping[str, Node], is_random: bool) -> Space:
     if not isinstance(node, Mapping) or not node:
         raise UserError(f"parameters: expected names with values, got {nodes.kind(node)}.")
     found: list[Parameter] = []
-    for name, one in node.items():
-        with nodes.inside(f"parameters: {name}"):
+    # As wandb does: this is the order of the arguments.
+    for name, one in sorted(node.items(), key=lambda item: str(item[0])):
+        with inside(f"parameters: {name}:"):
             if not isinstance(one, Mapping):
                 raise UserError(f"expected values, value, or min and max, got {nodes.kind(one)}.")
             made = parameter(str(name), one, as_python=True)
@@ -76,7 +103,7 @@ def _space(document: Mapping[str, Node], is_random: bool) -> Space:
 def command(document: Mapping[str, Node]) -> Template:
     """Return the command of a file, with its macros as placeholders."""
     node = document.get("command", list(COMMAND))
-    with nodes.inside("command"):
+    with inside("command:"):
         try:
             words = [nodes.text(word) for word in node] if isinstance(node, list) else []
         except ValueError:
@@ -84,7 +111,21 @@ def command(document: Mapping[str, Node]) -> Template:
         if not words:
             raise UserError(f"expected a list of words, got {nodes.kind(node)}.")
         program = _program(document.get("program"))
-        return Template(tuple(_word(word, program) for word in words), False, " ".join(words), program)
+        pieces = tuple(_word(word, program) for word in words)
+        # The points of a search are made by the daemon, from the text of the template alone.
+        source = shlex.join(map(templates.write_word, pieces)) if is_search(document) else " ".join(words)
+        return Template(pieces, False, source, program)
+
+
+def with_variables(document: Node, environ: Mapping[str, str]) -> Node:
+    """Return a document with the values of the variables that the command of a wandb file names; unknown ones stay."""
+    if not isinstance(document, Mapping) or "method" not in document or not isinstance(document.get("command"), list):
+        return document
+    words = [
+        VARIABLE.sub(lambda found: environ.get(found[1], found[1]), word) if isinstance(word, str) else word
+        for word in map(nodes.plain, document["command"])
+    ]
+    return {**document, "command": words}
 
 
 def _program(node: Node) -> str:
@@ -128,7 +169,7 @@ def _bounds(document: Mapping[str, Node]) -> list[str]:
 
 
 def parameter(name: str, node: Mapping[str, Node], as_python: bool = False) -> Parameter:
-    """Return the parameter described by wandb's keys; `as_python` spells booleans as wandb's agent does: `True`."""
+    """Return the parameter described by wandb's keys; `as_python` spells values as wandb's agent does: `True`."""
     nodes.check_keys(node, ("values", "value", "min", "max", "q", "mu", "sigma", "distribution", "probabilities"))
     word = nodes.plain(node["distribution"]) if "distribution" in node else _default(node)
     reader = DISTRIBUTIONS.get(word) if isinstance(word, str) else None
@@ -143,7 +184,9 @@ def parameter(name: str, node: Mapping[str, Node], as_python: bool = False) -> P
 
 
 def _spelled(one: Value) -> Value:
-    return Value(one.data, str(one.data)) if isinstance(one.data, bool) else one
+    # For its YAML, 1e-5 is a text and 1.0e-5 a number.
+    is_text = isinstance(one.data, str) or (isinstance(one.data, float) and "." not in one.text)
+    return one if is_text else Value(one.data, str(one.data))
 
 
 def _default(node: Mapping[str, Node]) -> str:
