@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
@@ -22,9 +23,9 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import connection
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.python_api import pickling
+from dibs.python_api.calls.submission_queue import CallOptions, PendingCall, SubmissionQueue
 from dibs.python_api.futures import BrokenJob, CallFailed, Future
 from dibs.python_api.pickling import Unpicklable
-from dibs.python_api.submission_queue import CallOptions, PendingCall, SubmissionQueue
 from dibs.store import call_files
 
 
@@ -79,9 +80,9 @@ def test_a_worker_imports_nothing_that_the_call_does_not_need(pool: dibs.Executo
     bare = "import os, _pickle, __future__, sys; print(*sys.modules)"
     there = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, check=True).stdout.split()
     loaded = set(pool.submit(eval, "list(__import__('sys').modules)").result(PATIENCE_S))
-    packages = {"dibs", "dibs.python_api", "dibs.store"}
+    packages = {"dibs", "dibs.python_api", "dibs.store", "dibs.system"}
     assert loaded - set(there) == packages | {
-        "dibs.python_api.call_worker", "dibs.store.call_files", "dibs.python_api.pickling",
+        "dibs.python_api.call_worker", "dibs.store.call_files", "dibs.python_api.pickling", "dibs.system.lean",
     }  # fmt: skip
 
 
@@ -451,7 +452,9 @@ def test_a_submission_whose_answer_was_lost_is_stored_once(queue: Bench, tmp_pat
     context = pickling.dump((sys.path, sys.version_info[:2]), "the context")
     options = CallOptions({"cwd": str(tmp_path), "gpus": 0}, (sys.executable, "-P"), context, None)
     future: Future[Any] = Future(submissions)
-    submissions.add(PendingCall(future, pickling.dump((chores.noting, (log, "once"), {}), "the call"), name, options))
+    submissions.add(
+        PendingCall(future, pickling.dump((chores.noting, (log, "once"), {}), "the call"), name, name, options)
+    )
     assert future.result(PATIENCE_S) == "once"
     assert forgetful.submissions == 2
     assert [job["id"] for job in queue.jobs(f"name:{name}")] == [future.job.id]
@@ -483,3 +486,18 @@ def test_futures_finish_although_the_daemon_was_killed_meanwhile(queue: Bench, t
         many.append(own.submit(chores.pass_gate, gate, 6, log))
         assert [future.result(PATIENCE_S) for future in many] == [*range(7)]
     assert sorted(line[:2] for line in chores.noted(log)) == [[str(n), "1"] for n in range(7)]
+
+
+def test_map_array_submits_all_calls_in_one_request(queue: Bench, pool: dibs.Executor) -> None:
+    futures = pool.map_array(chores.add, [1, 2, 3], [10, 20, 30])
+    ids = [future.job.id for future in futures]
+    assert ids == list(range(ids[0], ids[0] + 3))
+    assert len({queue.job(job_id)["submitted_at"] for job_id in ids}) == 1
+    assert [future.result() for future in futures] == [11, 22, 33]
+
+
+def test_a_future_can_be_awaited(pool: dibs.Executor) -> None:
+    async def main() -> list[int]:
+        return [await pool.submit(chores.square, 3), *await asyncio.gather(*pool.map_array(chores.square, [4, 5]))]
+
+    assert asyncio.run(main()) == [9, 16, 25]

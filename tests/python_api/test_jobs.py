@@ -40,12 +40,26 @@ def test_check_raises_for_a_failed_job_with_its_last_lines(user_queue: Bench) ->
 def test_a_timeout_of_wait_raises_and_the_job_continues(user_queue: Bench) -> None:
     job = dibs.submit("true", hold=True, gpus=0)
     with pytest.raises(errors.TimedOut, match=r"1 of 1 jobs are not finished after 0.01 s"):
-        job.wait(timeout=0.01)
+        job.wait(timeout=0.01, held="wait")
     with pytest.raises(TimeoutError):
-        job.wait(timeout=0)
+        job.wait(timeout=0, held="wait")
     assert job.state == "held"
     job.unhold()
     assert job.wait() == "done"
+
+
+def test_wait_raises_at_once_if_only_held_jobs_remain(user_queue: Bench) -> None:
+    done, held = dibs.submit("true", gpus=0), dibs.submit("true", hold=True, gpus=0)
+    told = rf"1 job is held by you\. `dibs unhold {held.id}` releases it"
+    with pytest.raises(errors.OnlyHeld, match=told):
+        held.wait()
+    with pytest.raises(errors.OnlyHeld, match=told):
+        dibs.jobs(done.id, held.id).wait()
+    assert done.state == "done"
+    with pytest.raises(errors.UserError, match='expected held="leave" or held="wait"'):
+        held.wait(held="never")  # type: ignore[arg-type]
+    held.unhold()
+    assert held.wait(held="wait") == "done"
 
 
 def test_the_verbs_equal_those_of_the_command_line(user_queue: Bench) -> None:
@@ -88,14 +102,14 @@ def test_a_waiting_job_is_edited_by_the_keywords_of_submit(user_queue: Bench) ->
     assert job.data["tags"] == ["b", "c"]
     job.edit("echo other")
     assert job.command == "echo other"
-    for wrong, says in (({}, "edit expected something to change"), ({"gpus": -1}, "gpus expected a whole number")):
+    for wrong, says in (({}, "edit expected at least one change"), ({"gpus": -1}, "gpus expected a whole number")):
         with pytest.raises(errors.UserError, match=says):
             job.edit(**wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.UserError, match="there is no option hold"):
         job.edit(hold=True)
     job.unhold()
     assert (job.wait(), job.log()) == ("done", "other\n")
-    with pytest.raises(errors.Conflict, match=f"job {job.id} is done: only jobs that wait can be changed"):
+    with pytest.raises(errors.Conflict, match=f"job {job.id} is done: only waiting jobs can be changed"):
         job.edit(name="late")
 
 

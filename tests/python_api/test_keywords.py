@@ -15,7 +15,7 @@ import dibs
 from dibs import errors
 from dibs.cli import main as cli
 from dibs.client.daemon_process import Unresponsive
-from dibs.python_api import jobs, keywords
+from dibs.python_api import keywords, submission
 from dibs.submission import drafts, options
 
 #: Future days. Fixed, because they are in test ids, which must be equal for all workers that collect them.
@@ -53,6 +53,8 @@ EQUAL: list[tuple[dict[str, Any], list[str]]] = [
     ({"begin": NEXT_WEEK.isoformat()}, ["--begin", NEXT_WEEK.isoformat()]),
     ({"retries": 2}, ["--retries", "2"]),
     ({"retries": 2, "retry_on": ["fail", "timeout"]}, ["--retries", "2", "--retry-on", "fail,timeout"]),
+    ({"retries": 2, "retry_on": ["fail", 144]}, ["--retries", "2", "--retry-on", "fail,144"]),
+    ({"retries": 2, "retry_on": 3}, ["--retries", "2", "--retry-on", "3"]),
     ({"retries": 1, "retry_on": "oom"}, ["--retries", "1", "--retry-on", "oom"]),
     ({"time": "1h", "signal": "USR1@2m"}, ["-t", "1h", "--signal", "USR1@2m"]),
     ({"time": "1h", "signal": signal.SIGUSR2}, ["-t", "1h", "--signal", "USR2"]),
@@ -85,24 +87,24 @@ def typed(words: list[str], command: list[str]) -> Any:
 
 @pytest.mark.parametrize(("keywords", "words"), EQUAL, ids=[" ".join(words) or "none" for _, words in EQUAL])
 def test_keywords_make_the_request_of_the_command_line(keywords: dict[str, Any], words: list[str]) -> None:
-    _, body = jobs.draft(WORDS, keywords)
+    _, body = submission.draft(WORDS, keywords)
     assert body == typed(words, WORDS)
 
 
 @pytest.mark.parametrize("command", ["true", "echo a | wc", "python -c 'print(1)'", "X=1 true"])
 def test_a_string_is_a_quoted_shell_command(command: str) -> None:
-    assert jobs.draft(command, {})[1] == typed([], [command])
+    assert submission.draft(command, {})[1] == typed([], [command])
 
 
 def test_a_timedelta_as_begin_is_relative_to_now() -> None:
-    _, body = jobs.draft("true", {"begin": timedelta(hours=2)})
+    _, body = submission.draft("true", {"begin": timedelta(hours=2)})
     defaults: Any = body["defaults"]
     begin = datetime.fromisoformat(defaults["begin_at"]) - datetime.now().astimezone()
     assert timedelta(hours=1) < begin <= timedelta(hours=2)
 
 
 def test_arguments_may_be_paths() -> None:
-    _, body = jobs.draft([Path("/bin/true"), "x"], {})
+    _, body = submission.draft([Path("/bin/true"), "x"], {})
     assert body["jobs"] == [{"argv": ["/bin/true", "x"]}]
 
 
@@ -143,7 +145,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ("true", {"time": timedelta(0)}, "time expected a time above 0"),
     ("true", {"time": timedelta(-1)}, "time expected a time such as"),
     ("true", {"begin": 22}, "begin expected a moment such as 22:00 or now+2h, got 22."),
-    ("true", {"begin": datetime(2020, 1, 1)}, "begin expected a moment to come such as 22:00"),
+    ("true", {"begin": datetime(2020, 1, 1)}, "begin expected a future time such as 22:00"),
     ("true", {"name": 7}, "name expected a text, got 7."),
     ("true", {"name": " "}, 'name expected a text, got " ".'),
     ("true", {"name": "\udcff"}, "name: expected UTF-8 text, got other bytes."),
@@ -151,7 +153,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ("true", {"after": "nobody"}, "after expected"),
     ("true", {"after": [None]}, "after expected a job such as 12, 3-7, @ or name:vit*, got None."),
     ("true", {"retry_on": "fail"}, "retry_on says when to try again, but not how often. Add retries N."),
-    ("true", {"retries": 1, "retry_on": ["never"]}, "retry_on expected one or more of fail, lost, oom and timeout"),
+    (
+        "true",
+        {"retries": 1, "retry_on": ["never"]},
+        "retry_on expected one or more of fail, lost, oom, timeout and exit codes",
+    ),
     ("true", {"signal": "NOSUCH"}, 'signal expected a signal and a time such as USR1@2m, got "NOSUCH".'),
     ("true", {"signal": 10}, "signal expected a signal and a time such as USR1@2m, got 10."),
     ("true", {"env": "A=1"}, 'env expected a mapping such as {"SEED": "1"}, got "A=1".'),
@@ -159,7 +165,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (
         "true",
         {"env": {"CUDA_VISIBLE_DEVICES": "0"}},
-        "env CUDA_VISIBLE_DEVICES: dibs sets it to the GPUs the job gets.",
+        "env CUDA_VISIBLE_DEVICES: dibs sets it to the assigned GPUs.",
     ),
     ("true", {"env": {"A=B": "1"}}, "env expected NAME=VALUE"),
     ("true", {"cwd": "/no/such/folder"}, 'cwd expected a folder, but "/no/such/folder" does not exist.'),
@@ -187,21 +193,21 @@ def test_a_mistake_is_one_clear_error_and_starts_no_daemon(
     assert line.startswith(says)
     assert "\n" not in line
     assert len(line) < 400
-    assert not {name for option in jobs.SUBMIT_OPTIONS for name in option.names} & {*line.split()}
+    assert not {name for option in submission.OPTIONS for name in option.names} & {*line.split()}
     assert not home.exists()
 
 
 def test_the_environment_is_captured_at_each_submission(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = jobs.draft("true", {})[1]
+    before = submission.draft("true", {})[1]
     monkeypatch.setenv("SOME_NEW_NAME", "x")
-    assert jobs.draft("true", {})[1] != before
+    assert submission.draft("true", {})[1] != before
 
 
 def test_reading_the_umask_never_changes_it() -> None:
     """Another thread may create a file at that very moment."""
     mask = os.umask(0o027)
     try:
-        defaults: Any = jobs.draft("true", {})[1]["defaults"]
+        defaults: Any = submission.draft("true", {})[1]["defaults"]
         assert defaults["umask"] == 0o027
     finally:
         os.umask(mask)

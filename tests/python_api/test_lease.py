@@ -209,7 +209,7 @@ def test_every_applicable_option_of_the_command_line_is_a_keyword() -> None:
     """The others are about the shell or the calling process; `--no-wait` is `blocking=False`."""
     spoken = {keywords.name(option) for option in lease.OPTIONS}
     typed = {option.names[-1].lstrip("-").replace("-", "_") for option in typed_lease.OPTIONS}
-    assert typed - spoken == {"env", "pid", "release", "shell", "no_wait"}
+    assert typed - spoken == {"env", "extend", "pid", "release", "shell", "no_wait"}
     assert spoken == {"gpus", *keywords.DeviceOptions.__annotations__}
 
 

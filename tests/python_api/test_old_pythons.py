@@ -13,6 +13,8 @@ import pytest
 import dibs
 import release
 from bench import Bench, wait_for
+from dibs.engines import node_code
+from dibs.runner import records
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -108,6 +110,14 @@ def path_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+def is_for_old(node: ast.Try) -> bool:
+    """Tell whether an import is tried that an old Python need not have."""
+    is_import = all(isinstance(line, ast.Import | ast.ImportFrom) for line in node.body)
+    return is_import and any(
+        each.type is not None and ast.unparse(each.type) == "ImportError" for each in node.handlers
+    )
+
+
 def run_time(tree: ast.Module) -> list[ast.AST]:
     """Return what runs on an old Python: no annotations, nothing for type checkers alone or for newer Pythons."""
     found: list[ast.AST] = []
@@ -116,6 +126,9 @@ def run_time(tree: ast.Module) -> list[ast.AST]:
         node = left.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             left += node.orelse
+            continue
+        if isinstance(node, ast.Try) and is_for_old(node):
+            left += [*node.handlers, *node.orelse, *node.finalbody]
             continue
         found.append(node)
         for name, value in ast.iter_fields(node):
@@ -138,7 +151,11 @@ def imported(tree: ast.Module) -> set[str]:
 def closure() -> list[str]:
     """Return all modules that the names for programs inside jobs load on an old Python."""
     homes = {**dibs._HOMES, **dibs._OLD_HOMES}
-    left = {f"dibs.{homes[name] or name}" for name in dibs.INSIDE_JOBS}
+    return loaded({f"dibs.{homes[name] or name}" for name in dibs.INSIDE_JOBS})
+
+
+def loaded(left: set[str]) -> list[str]:
+    """Return these modules and all that they load."""
     found: set[str] = set()
     while left:
         name = left.pop()
@@ -200,7 +217,11 @@ def test_the_check_sees_what_is_new() -> None:
     text = "from typing import Self\nimport tomllib, os\nos.eventfd()\nX = int | None\nzip(strict=True)\n"
     annotated = "def f(a: int | None): ..."
     assert len(newer(ast.parse(text + annotated))) == 6
-    assert newer(ast.parse(f"from __future__ import annotations\n{annotated}")) == []
+    lazy = "from __future__ import annotations\n"
+    assert newer(ast.parse(lazy + annotated)) == []
+    tried = "try:\n    import tomllib\nexcept {}:\n    pass"
+    assert newer(ast.parse(lazy + tried.format("ImportError"))) == []
+    assert newer(ast.parse(lazy + tried.format("OSError"))) == ["tomllib"]
 
 
 @pytest.mark.parametrize("module", closure())
@@ -210,3 +231,37 @@ def test_a_module_of_jobs_has_nothing_that_python_3_9_lacks(module: str) -> None
     assert newer(tree) == []
     if any(isinstance(node, ast.FunctionDef) for node in ast.walk(tree)) and module != "dibs":
         assert "Python 3.9." in (ast.get_docstring(tree) or "").splitlines()
+
+
+@pytest.mark.parametrize("module", loaded({"dibs.runner.guardian"}))
+def test_a_module_for_the_nodes_of_clusters_has_nothing_that_python_3_9_lacks(module: str) -> None:
+    """Red Hat 9 and its kin have 3.9; `engines.node_code` copies these modules there."""
+    assert newer(ast.parse(path_of(module).read_text(), feature_version=(3, 9))) == []
+
+
+#: As a command, the end that its record names.
+ENDS = {"exit 7": ("exited", 7, 0), "kill -9 $$": ("signalled", 0, 9), "sleep 600": ("signalled", 0, 15)}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_node_with_an_old_python_runs_jobs(tmp_path: Path, version: str) -> None:
+    """As the setting `python` of an engine: without and with the bundle of modules that the first start makes."""
+    python = interpreter(version)
+    assert python is not None
+    code = node_code.install(tmp_path / "shared")
+    seen = {}
+    for number, command in enumerate(ENDS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        argv = (b"/bin/sh", b"-c", b"exec " * command.startswith("sleep") + command.encode())
+        spec = records.Spec(
+            number, 1, 1, str(folder), argv, (b"PATH=/usr/bin:/bin",), b"/", bytes(folder / "log"), engine="lab",
+            time_limit_s=1.0 if command.startswith("sleep") else None,
+        )  # fmt: skip
+        (folder / "spec.1").write_bytes(records.pack(spec))
+        done = subprocess.run(node_code.argv(python, code, str(folder / "spec.1")), capture_output=True, check=True)
+        final = records.read_final(str(folder), 1)
+        assert final is not None, done.stderr
+        seen[command] = (final.kind, final.code, final.signal)
+    assert seen == ENDS
+    assert len(list(code.glob("*.bundle"))) == 1

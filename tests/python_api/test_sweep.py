@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from bench import Bench
 from dibs import errors
 from dibs.cli.verbs import sweep as verb
 from dibs.client import sweep_drafts
-from dibs.python_api import sweep
 from dibs.submission.options import parse
 
 COMMAND = "echo {lr} {bs}"
@@ -231,14 +229,16 @@ def test_a_sweep_can_be_run_ranked_and_run_again(user_queue: Bench) -> None:
     with pytest.raises(errors.UserError, match="fit"):
         dibs.Sweep("echo {lr}", {"lr": [1]}, name="fit").submit()
     larger.cancel()
-    assert repr(larger) == "<dibs.Sweep default/fit>"
+    assert repr(larger) == "<Sweep default/fit: 4 done>"
 
 
 def test_a_timeout_of_wait_says_how_many_are_left(user_queue: Bench) -> None:
     sweep = dibs.Sweep("echo {lr}", {"lr": [1, 2]}, name="held", hold=True)
     sweep.submit()
     with pytest.raises(errors.TimedOut, match="2 of 2 runs are not finished after 0 s"):
-        sweep.wait(timeout=0)
+        sweep.wait(timeout=0, held="wait")
+    with pytest.raises(errors.OnlyHeld, match="2 jobs are held by you"):
+        sweep.wait()
     with pytest.raises(errors.NotFound, match='no run of sweep held is done and has reported "loss"'):
         sweep.best("loss")
     with pytest.raises(errors.UserError, match="best expected the name of a number"):
@@ -247,27 +247,33 @@ def test_a_timeout_of_wait_says_how_many_are_left(user_queue: Bench) -> None:
     assert sweep.wait() == {"cancelled": 2}
 
 
-def test_a_dataframe_needs_pandas_and_the_error_says_so(user_queue: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in has the one function of pandas that is used."""
+def test_a_dataframe_has_the_parameters_and_numbers(user_queue: Bench) -> None:
     sweep = dibs.Sweep("echo {state}", {"state": [1]}, name="table", gpus=0)
     sweep.submit()
     sweep.wait()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(errors.MachineError, match=r"to_pandas needs pandas, which is not installed\. pip install"):
-        sweep.to_pandas()
-    pandas = ModuleType("pandas")
-    pandas.DataFrame = lambda rows: rows  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pandas", pandas)
-    (job,) = sweep.jobs()
-    assert list(sweep.to_pandas()) == [{"job": job.id, "index": 0, "state": "done", "param.state": 1}]
+    (row,) = sweep.to_pandas().to_dict("records")
+    assert (row["state"], row["param.state"]) == ("done", 1)
 
 
-def test_every_column_of_a_row_has_a_unique_name() -> None:
-    record: sweep.Record = {
-        "job": 1, "attempt": 1, "index": 0, "params": {"lr": 0.1, "job": "x"}, "state": "done",
-        "numbers": {"lr": 0.2, "loss": None, "state": 3.0}, "started_at": None, "finished_at": None,
-    }  # fmt: skip
-    assert sweep.flatten(record) == {
-        "job": 1, "index": 0, "state": "done", "lr": 0.1, "param.job": "x", "number.lr": 0.2, "loss": None,
-        "number.state": 3.0,
-    }  # fmt: skip
+def test_a_search_in_python_runs_its_trials(user_queue: Bench) -> None:
+    search = dibs.Sweep(
+        "echo loss={x}", {"x": "uniform(1,2)"}, metric="loss=loss=(.*)", name="found", gpus=0,
+        search="tpe", trials=3, minimize="loss",
+    )  # fmt: skip
+    assert len(search) == 3
+    with pytest.raises(errors.UserError, match="not known in advance"):
+        search.points()
+    with pytest.raises(errors.UserError, match="not known in advance"):
+        search.submit(again=True)
+    assert search.submit()["new"] >= 1
+    assert search.wait() == {"done": 3}
+    numbers = [record["numbers"]["loss"] for record in search.results()]
+    assert search.best()["numbers"]["loss"] == min(number for number in numbers if number is not None)
+    assert search.submit() == {"new": 0, "retried": 0, "done": 3}
+
+
+def test_a_search_with_a_wrong_option_names_the_keyword(user_queue: Bench) -> None:
+    with pytest.raises(errors.UserError, match=r"search expected the number of runs, got none\. Write trials 60"):
+        dibs.Sweep("echo {x}", {"x": "uniform(1,2)"}, search="tpe", minimize="loss")
+    with pytest.raises(errors.UserError, match='early_stop expected median or hyperband, got "x"'):
+        dibs.Sweep("echo {x}", {"x": [1, 2]}, early_stop="x", minimize="loss")

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 
+#: The name of a returned number in a report.
+RESULT = "result"
+#: Numbers of a returned mapping that are reported.
+MOST_NUMBERS = 100
+
+
 class ChunkError(Exception):
     """A call of a chunk raised: its exception, and the values of the calls before it."""
 
@@ -45,13 +51,17 @@ def main() -> NoReturn:
     sys.argv[1:] = []
     values: list[object] = []
     try:
-        value = _call(os.environ["DIBS_HOME"], key, int(number))
+        # On a cluster the calls lie in the folder that all nodes see.
+        home = os.environ.get("DIBS_CALLS") or os.environ["DIBS_HOME"]
+        value = _call(home, key, int(number))
         body = pickling.dump(value, "the result of the call")
     except ChunkError as chunk:
         values, error = chunk.values, chunk.error
     except BaseException as raised:  # noqa: BLE001 (also SystemExit: every end becomes a result)
         error = raised
     else:
+        if "DIBS_SWEEP" in os.environ:
+            _report(value)
         call_files.write_result(path, call_files.VALUE, body)
         sys.exit(0)
     text = _format(error)
@@ -71,6 +81,26 @@ def _call(home: str, key: str, number: int) -> Any:
         )
     function, args, kwargs = pickling.loads(call)
     return function(*args, **kwargs)
+
+
+def _report(value: object) -> None:
+    """Report a returned number as `result`, or the numbers of a returned mapping; other values are not reported."""
+    from dibs.errors import MachineError, UserError
+    from dibs.python_api import inside_job
+
+    numbers: dict[str, float] = {}
+    for name, each in list(value.items() if isinstance(value, dict) else [(RESULT, value)])[:MOST_NUMBERS]:
+        try:
+            numbers[name] = inside_job.number(name, each)
+        except (UserError, TypeError, AttributeError):
+            # Not a number, or not a name.
+            continue
+    try:
+        if numbers:
+            inside_job.report(**numbers)
+    except MachineError as error:
+        # The call itself succeeded.
+        sys.stderr.write(f"dibs: {error.line()}\n")
 
 
 def _format(error: BaseException) -> str:

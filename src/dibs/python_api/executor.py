@@ -15,20 +15,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from dibs.client import connection, queries
 from dibs.client.connection import Client
 from dibs.errors import DibsError, UserError
-from dibs.python_api import call_label, call_worker, keywords, pickling
+from dibs.model import fields
+from dibs.python_api import call_worker, keywords, pickling, signatures
+from dibs.python_api.calls import labels, points
+from dibs.python_api.calls.points import CallSweep
+from dibs.python_api.calls.progress import Progress
+from dibs.python_api.calls.submission_queue import CallOptions, ConcurrencyCap, PendingCall, SubmissionQueue
 from dibs.python_api.futures import VALUES, Future, cancel_all
 from dibs.python_api.keywords import Options
-from dibs.python_api.submission_queue import CallOptions, ConcurrencyCap, PendingCall, SubmissionQueue
 from dibs.store import call_files
-from dibs.submission import drafts, job_options
+from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args
+from dibs.system import commands
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -72,58 +77,154 @@ class Pool:
 
 
 class Executor(futures.Executor):
-    """Runs functions as jobs; an executor of the standard library's interface."""
+    """Runs functions as jobs; an executor of the standard library's interface.
 
-    def __init__(self, *, max_jobs: int | None = None, **options: Unpack[Options]) -> None:
-        """Accept the options of `dibs.submit` for every call; run at most `max_jobs` calls at a time."""
+    >>> with dibs.Executor(gpus=1) as pool:
+    ...     future = pool.submit(square, 3)
+    ...     future.result()
+    9
+    >>> future.job
+    <Job ... square(3) done>
+    """
+
+    @signatures.describe(job_options.JOB_OPTIONS)
+    def __init__(
+        self,
+        *,
+        max_jobs: int | None = None,
+        sweep: str | None = None,
+        again: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        """Accept the options of `dibs.submit` for every call; run at most `max_jobs` calls at a time.
+
+        With `sweep` calls are runs of the sweep with that name: `dibs results` shows their parameters and the numbers
+        that they return. Calls whose run is done return its value; with `again` they run again.
+
+        >>> pool = dibs.Executor(gpus=1, time="1h", retries=1, max_jobs=2)
+        """
         if max_jobs is not None and (type(max_jobs) is not int or max_jobs < 1):
             raise UserError(f"max_jobs expected a whole number from 1 up, got {max_jobs!r}.")
         self._options: Mapping[str, object] = dict(options)
         args = _read(self._options)
+        self._sweep = points.check_name(sweep, again)
         self._pool = Pool(connection.connect(os.environ), max_jobs)
-        self._snapshot = _Snapshot(args, self._pool.cap)
+        self._snapshot = _Snapshot(args, self._pool.cap, self._sweep)
 
-    def with_options(self, **options: Unpack[Options]) -> Self:
-        """Return the same executor with other options: `pool.with_options(gpus=2, time="1h").submit(...)`."""
+    @signatures.describe(job_options.JOB_OPTIONS)
+    def with_options(self, *, sweep: str | None = None, again: bool = False, **options: Unpack[Options]) -> Self:
+        """Return the same executor with other options for some calls.
+
+        >>> with dibs.Executor(gpus=1) as pool:
+        ...     pool.with_options(gpus=0, name="small").submit(square, 2).result()
+        4
+        """
         other = type(self).__new__(type(self))
         other._options = {**self._options, **options}
+        other._sweep = points.check_name(sweep, again) or self._sweep
         other._pool = self._pool
-        other._snapshot = _Snapshot(_read(other._options), self._pool.cap)
+        other._snapshot = _Snapshot(_read(other._options), self._pool.cap, other._sweep)
         return other
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Submit a call. The future returns immediately; the job follows with the next submission."""
-        return self._submit(fn, args, kwargs, call_label.label(fn, args, kwargs))
+        """Submit a call. The future returns immediately; the job follows with the next submission.
 
-    def _submit(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Future[T]:
+        >>> with dibs.Executor(gpus=0) as pool:
+        ...     pool.submit(square, x=5).result(timeout=600)
+        25
+        """
+        return self._submit(fn, args, kwargs, labels.label(fn, args, kwargs))
+
+    def submit_call(
+        self,
+        fn: Callable[..., T],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Future[T]:
+        """Submit a call with a name of its own, and with the parameters that identify it in its sweep.
+
+        Calls are still sent in batches. Without `params` the arguments of the function are its parameters.
+
+        >>> with dibs.Executor(gpus=0, sweep="named") as pool:
+        ...     pool.submit_call(square, [4], name="four", params={"side": 4}).result()
+        16
+        """
+        if name is not None:
+            _check_name(name)
+        if params is not None and self._sweep is None:
+            raise UserError("params expected an executor with a sweep, got one without.", 'Executor(sweep="NAME").')
+        point = None if params is None else points.given(params)
+        args, kwargs = tuple(args), dict(kwargs or {})
+        return self._submit(fn, args, kwargs, labels.label(fn, args, kwargs), name, point)
+
+    def _submit(
+        self,
+        fn: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        label: str,
+        name: str | None = None,
+        point: points.Point | None = None,
+    ) -> Future[T]:
         self._pool.check_process()
         future: Future[T] = Future(self._pool.queue)
         self._pool.add(future)
         try:
             call_options = self._snapshot.now()
-            call = pickling.dump((fn, args, kwargs), f"the call {name}")
+            call = pickling.dump((fn, args, kwargs), f"the call {label}")
+            if self._sweep is not None and point is None:
+                point = points.derived(fn, args, kwargs)
         except (pickling.Unpicklable, DibsError) as error:
             future.fail(error)
         else:
-            self._pool.queue.add(PendingCall(future, call, str(self._options.get("name") or name), call_options))
+            shown = name or str(self._options.get("name") or labels.short(label))
+            self._pool.queue.add(PendingCall(future, call, shown, label, call_options, point))
         return future
 
+    def map_array(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> list[Future[T]]:
+        """Submit one call for each row of arguments, all in one request; return their futures in the same order.
+
+        >>> with dibs.Executor(gpus=0) as pool:
+        ...     futures = pool.map_array(square, [1, 2, 3])
+        >>> [future.result() for future in futures]
+        [1, 4, 9]
+        """
+        rows = zip(*iterables, strict=False)
+        with self._pool.queue.together():
+            return [self._submit(fn, args, {}, labels.label(fn, args, {})) for args in rows]
+
     def map(
-        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        progress: bool = False,
     ) -> Iterator[T]:
         """Submit all calls, `chunksize` of them per job; return the results in the order of the arguments.
 
-        An exception is raised at the position of its call.
+        An exception is raised at the position of its call. With `progress` a terminal or a notebook shows how many
+        calls have ended.
+
+        >>> with dibs.Executor(gpus=0) as pool:
+        ...     list(pool.map(square, [1, 2, 3]))
+        [1, 4, 9]
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
+        if chunksize > 1 and self._sweep is not None:
+            raise UserError(f"chunksize expected 1 with a sweep, whose runs are single calls, got {chunksize}.")
         until = None if timeout is None else time.monotonic() + timeout
         every = zip(*iterables, strict=False)
         if chunksize == 1:
-            return _in_order([self._submit(fn, args, {}, call_label.label(fn, args, {})) for args in every], until)
-        chunks = iter(lambda: tuple(itertools.islice(every, chunksize)), ())
+            single = [self._submit(fn, args, {}, labels.label(fn, args, {})) for args in every]
+            return _in_order(single, until, _watched(fn, single, [1] * len(single)) if progress else None)
+        chunks = list(iter(lambda: tuple(itertools.islice(every, chunksize)), ()))
         many = [self._submit(call_worker.run_all, (fn, chunk), {}, _chunk_label(fn, chunk)) for chunk in chunks]
-        return _one_by_one(_in_order(many, until))
+        return _one_by_one(_in_order(many, until, _watched(fn, many, list(map(len, chunks))) if progress else None))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more calls. With `cancel_futures` cancel those that have not started.
@@ -149,6 +250,12 @@ class Executor(futures.Executor):
         """Return the futures of calls that this or another program submitted.
 
         `jobs` is a list of ids, or a selector such as "name:train*". A selector skips jobs that are not calls.
+
+        >>> pool = dibs.Executor(gpus=0, tags=["night"])
+        >>> pool.submit(square, 6).job.wait()
+        'done'
+        >>> [future.result() for future in dibs.Executor.attach("tag:night")]
+        [36]
         """
         is_selector = isinstance(jobs, str)
         words = [jobs] if isinstance(jobs, str) else [str(getattr(job, "id", job)) for job in jobs]
@@ -171,9 +278,10 @@ class Executor(futures.Executor):
 class _Snapshot:
     """The options of an executor's calls, with the working directory, environment and `sys.path` of the program."""
 
-    def __init__(self, args: Args, cap: ConcurrencyCap | None) -> None:
+    def __init__(self, args: Args, cap: ConcurrencyCap | None, sweep: CallSweep | None) -> None:
         self._args = args
         self._cap = cap
+        self._sweep = sweep
         self._last: tuple[tuple[object, ...], CallOptions] | None = None
 
     def now(self) -> CallOptions:
@@ -187,7 +295,7 @@ class _Snapshot:
             # The worker may run in another directory.
             path = [os.path.join(folder, entry) if entry else folder for entry in sys.path]
             context = pickling.dump((path, tuple(sys.version_info[:2])), "sys.path")
-            last = self._last = (seen, CallOptions(defaults, _program(), context, self._cap))
+            last = self._last = (seen, CallOptions(defaults, _program(), context, self._cap, self._sweep))
         return last[1]
 
 
@@ -203,15 +311,29 @@ def _program() -> tuple[str, ...]:
 def _read(options: Mapping[str, object]) -> Args:
     for word in options.keys() & FOREIGN_OPTIONS:
         raise UserError(f"there is no option {word}.", FOREIGN_OPTIONS[word])
-    return keywords.read(options, job_options.OPTIONS)
+    return keywords.read(options, job_options.JOB_OPTIONS)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name or len(name) > fields.SHORT:
+        raise UserError(f"name expected a text of up to {fields.SHORT} characters, got {options.shown(repr(name))}.")
+    commands.check_text(name, "the name")
 
 
 def _chunk_label(fn: Callable[..., object], chunk: tuple[tuple[Any, ...], ...]) -> str:
-    label = call_label.label(fn, chunk[0], {})
+    label = labels.label(fn, chunk[0], {})
     return f"{label} +{len(chunk) - 1}" if len(chunk) > 1 else label
 
 
-def _in_order(many: list[Future[T]], until: float | None) -> Generator[T, None, None]:
+def _watched(fn: Callable[..., object], many: Sequence[Future[Any]], sizes: Sequence[int]) -> Progress:
+    """Show the progress of futures, each of which has some calls."""
+    shown = Progress(sum(sizes), getattr(fn, "__name__", "calls"))
+    for future, size in zip(many, sizes, strict=True):
+        shown.watch(future, size)
+    return shown
+
+
+def _in_order(many: list[Future[T]], until: float | None, progress: Progress | None = None) -> Generator[T, None, None]:
     """Yield results in order; closing the generator cancels the calls that have not started."""
     many.reverse()
     try:
@@ -222,6 +344,8 @@ def _in_order(many: list[Future[T]], until: float | None) -> Generator[T, None, 
             yield value
     finally:
         cancel_all(many)
+        if progress is not None:
+            progress.close()
 
 
 def _one_by_one(chunks: Generator[list[T], None, None]) -> Iterator[T]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +19,8 @@ from dibs.store import call_files
 
 if TYPE_CHECKING:
     from dibs.client.answers import Job as JobAnswer
+    from dibs.python_api.calls.submission_queue import SubmissionQueue
     from dibs.python_api.jobs import Job
-    from dibs.python_api.submission_queue import SubmissionQueue
 
 T = TypeVar("T")
 
@@ -57,6 +57,8 @@ class Future(futures.Future[T]):
         #: The submission queue and a cancelling thread may both end the future; the first one wins.
         self._end_lock = threading.RLock()
         self._job_id: int | None = None
+        #: The first attempt of the job that runs this call; a run of a sweep may have had others.
+        self.first_attempt = 0
 
     @property
     def job(self) -> Job:
@@ -71,6 +73,12 @@ class Future(futures.Future[T]):
             self.result()
         assert self._job_id is not None
         return jobs.Job(self._job_id)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait without blocking the event loop: `value = await future`."""
+        import asyncio
+
+        return asyncio.wrap_future(self).__await__()
 
     def cancel(self) -> bool:
         """Cancel the call if it has not started; stop a running one with `future.job.cancel()`."""
@@ -108,9 +116,10 @@ class Future(futures.Future[T]):
 
     # -- called by the submission queue
 
-    def set_job(self, job_id: int) -> None:
-        """Store the id of its job."""
+    def set_job(self, job_id: int, first_attempt: int) -> None:
+        """Store the id of its job, and its first attempt of this call."""
         self._job_id = job_id
+        self.first_attempt = first_attempt
 
     def begin(self) -> None:
         """Mark the call as running."""

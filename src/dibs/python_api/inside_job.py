@@ -33,8 +33,11 @@ def report(**numbers: Number) -> bool:
     """Append numbers to the report of this attempt; outside a job do nothing and return False.
 
     Safe to call from many processes and threads: each call writes one line at once.
+
+    >>> dibs.report(loss=0.3, step=10)
+    False
     """
-    kept = {name: _number(name, value) for name, value in numbers.items()}
+    kept = {name: number(name, value) for name, value in numbers.items()}
     if not kept:
         raise UserError(f"{reports.EXPECTED}, got nothing.")
     path = os.environ.get("DIBS_REPORT", "")
@@ -47,7 +50,8 @@ def report(**numbers: Number) -> bool:
     return True
 
 
-def _number(name: str, value: Any) -> float:
+def number(name: str, value: Any) -> float:
+    """Return a reported value as a plain number; raise UserError if it is none."""
     reports.check_name(name)
     try:
         plain = value.item() if hasattr(value, "item") else value
@@ -61,7 +65,11 @@ def _number(name: str, value: Any) -> float:
 
 
 def params() -> dict[str, Any]:
-    """Return the parameters of this run; empty outside a sweep."""
+    """Return the parameters of this run; empty outside a sweep.
+
+    >>> dibs.params()
+    {}
+    """
     text = os.environ.get("DIBS_PARAMS", "")
     try:
         found = json.loads(text) if text else {}
@@ -73,7 +81,11 @@ def params() -> dict[str, Any]:
 
 
 def checkpoint_dir(default: str | os.PathLike[str] = "checkpoint") -> Path:
-    """Create and return the directory that all attempts of this job share; outside a job `default`."""
+    """Create and return the directory that all attempts of this job share; outside a job `default`.
+
+    >>> (dibs.checkpoint_dir() / "state.json").name
+    'state.json'
+    """
     folder = Path(os.environ.get("DIBS_CHECKPOINT_DIR") or default)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

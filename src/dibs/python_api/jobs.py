@@ -1,4 +1,4 @@
-"""`dibs.submit`, `dibs.jobs` and the job handles that they return.
+"""Job handles: `dibs.Job`, and `dibs.job` which returns one.
 
 A handle is a job id and the last answer about it. Each question is a separate request, so handles work from threads,
 after a fork, inside a job, and across daemon restarts.
@@ -9,32 +9,78 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self, Unpack, cast, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, Literal, Self, TypeVar, Unpack, cast
 
 from dibs.client import answers, connection, job_state, job_waits, queries
-from dibs.client.answers import DryRun, Gpu, WholeJob
+from dibs.client.answers import Gpu, WholeJob
+from dibs.client.answers import Job as JobAnswer
 from dibs.client.connection import Client
-from dibs.errors import Conflict, JobFailed, NotFound, TimedOut, UserError
-from dibs.python_api import keywords
+from dibs.errors import Conflict, JobFailed, TimedOut, UserError
+from dibs.python_api import display, keywords, signatures
 from dibs.python_api.keywords import Options
-from dibs.submission import drafts, job_options, script_files
-from dibs.submission.options import Args
+from dibs.submission import drafts
 from dibs.system import commands
 
-if TYPE_CHECKING:
-    from dibs.submission.drafts import Body
-
-#: The options of `submit` and of `edit`.
-SUBMIT_OPTIONS = (*job_options.OPTIONS, *job_options.BATCH_OPTIONS)
+#: What a verb returns.
+R = TypeVar("R")
+#: The options of `edit`.
 EDIT_OPTIONS = tuple(drafts.EDITABLE)
+#: What a wait does when only held jobs remain.
+Held = Literal["leave", "wait"]
+#: Seconds for which a thread waits on behalf of an event loop, which cannot cancel it.
+PART_S = 2.0
 
 
-class Job:
+class JobVerbs(Generic[R]):
+    """What can be done to one job, or to several with one request."""
+
+    if TYPE_CHECKING:
+
+        def _act(self, verb: str, **fields: object) -> R: ...
+
+    def cancel(self, *, grace: float | None = None) -> R:
+        """Cancel; a running job gets TERM, and KILL after `grace` seconds. No effect on a finished job."""
+        return self._act("cancel", grace_s=grace)
+
+    def retry(self, *, done: bool = False) -> R:
+        """Queue a new attempt after a failure; with `done` also after a success."""
+        return self._act("retry", done=done)
+
+    def hold(self) -> R:
+        """Hold what is queued."""
+        return self._act("hold")
+
+    def unhold(self) -> R:
+        """Release what is held."""
+        return self._act("unhold")
+
+    def pause(self) -> R:
+        """Stop the processes of what runs; it keeps its GPUs and their memory."""
+        return self._act("pause")
+
+    def resume(self) -> R:
+        """Continue what is paused."""
+        return self._act("resume")
+
+
+class Job(JobVerbs[None]):
     """A job of the queue, by its id.
 
     Attributes that change (`state`, `exit_code`, ...) are fetched on each access until the job is finished; after that
-    only `refresh` and the verbs fetch it again. `data` is the last answer.
+    only `refresh` and the verbs fetch it again. `data` is the last answer. `await job` waits without blocking an event
+    loop.
+
+    >>> job = dibs.submit("echo lr 0.1; exit 3", gpus=0, name="vit")
+    >>> job.wait()
+    'failed'
+    >>> job.exit_code, job.cause, job.log()
+    (3, 'exit', 'lr 0.1\\n')
+    >>> job
+    <Job ... vit failed (exit code 3)>
+    >>> job.retry()
+    >>> job.wait(timeout=600)
+    'failed'
     """
 
     def __init__(self, id: int) -> None:
@@ -55,6 +101,10 @@ class Job:
         """Fetch the job again."""
         self._seen = queries.whole(client(), self._id)
         return self
+
+    def forget(self) -> None:
+        """Drop the last answer: the next attribute fetches the job."""
+        self._seen = None
 
     def _fresh(self) -> WholeJob:
         if self._seen is None or not job_state.is_finished(self._seen):
@@ -78,7 +128,7 @@ class Job:
 
     @property
     def cause(self) -> str | None:
-        """Return why it failed: exit, oom, gpu, signal, timeout, start, dependency or lost."""
+        """Return why it did not succeed: exit, oom, gpu, signal, timeout, start, dependency, lost or early."""
         return self._fresh()["cause"]
 
     @property
@@ -118,12 +168,13 @@ class Job:
             return ""
         return text if lines is None else "".join(text.splitlines(keepends=True)[-lines:] if lines else [])
 
-    def wait(self, timeout: float | None = None, *, check: bool = False) -> str:
+    def wait(self, timeout: float | None = None, *, check: bool = False, held: Held = "leave") -> str:
         """Wait until it finishes and return its state; raise `TimedOut` after `timeout` seconds.
 
-        With `check` raise `JobFailed`, with the end of its output, unless it succeeded.
+        With `check` raise `JobFailed`, with the end of its output, unless it succeeded. If it is held raise
+        `errors.OnlyHeld`, or, with `held="wait"`, wait until it continues.
         """
-        wait([self], timeout)
+        wait([self], timeout, held=held)
         state = self.refresh().state
         if check and state != "done":
             tail = self.log(5).strip()
@@ -133,40 +184,28 @@ class Job:
 
     def __await__(self) -> Generator[object, None, str]:
         """Wait without blocking the event loop: `state = await job`."""
+        return self._wait_in_parts().__await__()
+
+    async def _wait_in_parts(self) -> str:
         import asyncio
 
-        return asyncio.to_thread(self.wait).__await__()
-
-    def cancel(self, *, grace: float | None = None) -> None:
-        """Cancel it; a running job gets TERM, and KILL after `grace` seconds. No effect on a finished job."""
-        self._act("cancel", is_strict=False, grace_s=grace)
-
-    def retry(self, *, done: bool = False) -> None:
-        """Queue a new attempt of a failed job; with `done` also of one that succeeded."""
-        self._act("retry", done=done)
-
-    def hold(self) -> None:
-        """Hold a queued job."""
-        self._act("hold")
-
-    def unhold(self) -> None:
-        """Release a held job."""
-        self._act("unhold")
-
-    def pause(self) -> None:
-        """Stop its processes; it keeps its GPUs and their memory."""
-        self._act("pause")
-
-    def resume(self) -> None:
-        """Continue a paused job."""
-        self._act("resume")
+        # A thread cannot be cancelled, so it never waits for long.
+        while True:
+            with suppress(TimedOut):
+                return await asyncio.to_thread(self.wait, PART_S)
 
     def kill(self, signal: int | str) -> None:
         """Send a signal to its processes."""
         self._act("kill", signal=signal if isinstance(signal, str) else int(signal))
 
+    @signatures.describe(EDIT_OPTIONS)
     def edit(self, command: str | None = None, **options: Unpack[Options]) -> None:
-        """Change a waiting job, or `time` of a running one; None restores the default."""
+        """Change a waiting job, or `time` of a running one; None restores the default.
+
+        >>> job = dibs.submit("true", gpus=1, hold=True)
+        >>> job.edit(gpus=0, name="small")
+        >>> job.cancel()
+        """
         given = cast("Mapping[str, object]", options)
         with keywords.keyword_errors():
             changes = drafts.changed_by(keywords.read(given, EDIT_OPTIONS))
@@ -177,93 +216,34 @@ class Job:
                 commands.check_text(command, "the command")
                 changes["command"] = command
             if not changes:
-                raise UserError("edit expected something to change, got nothing.")
+                raise UserError("edit expected at least one change, got none.")
             self._act("edit", changes=changes)
 
-    def _act(self, verb: str, *, is_strict: bool = True, **fields: object) -> None:
+    def _act(self, verb: str, **fields: object) -> None:
         acted = queries.act(client(), verb, [str(self._id)], **fields)
-        self._seen = None
-        for left in acted["unchanged"] if is_strict else []:
+        self.forget()
+        for left in acted["unchanged"] if verb != "cancel" else []:
             raise Conflict(f"job {left['id']} cannot be changed: {left['why'].rstrip('.')}.")
 
     def __repr__(self) -> str:
-        seen = f" {self._seen['state']}" if self._seen else ""
-        return f"<dibs.Job {self._id}{seen}>"
+        found = self._answer_to_show()
+        return display.job_line(found) if found else f"<Job {self._id}>"
+
+    def _repr_html_(self) -> str:
+        found = self._answer_to_show()
+        return display.html_table(display.JOB_TITLES, [display.job_row(found)] if found else [[self._id]])
+
+    def _answer_to_show(self) -> JobAnswer | None:
+        """Return the present state of the job, or else the last answer; see `display`."""
+        if self._seen is None or not job_state.is_finished(self._seen):
+            self._seen = display.ask(f"/v1/jobs/{self._id}") or self._seen
+        return self._seen
 
     def __eq__(self, other: object) -> bool:
         return self._id == other._id if isinstance(other, Job) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._id)
-
-
-Command = str | Sequence[str | os.PathLike[str]]
-
-
-@overload
-def submit(command: Command = ..., *, dry_run: Literal[True], **options: Unpack[Options]) -> DryRun: ...
-@overload
-def submit(command: Command = ..., *, array: str | Sequence[int], **options: Unpack[Options]) -> list[Job]: ...
-@overload
-def submit(command: Command = ..., *, repeat: int, **options: Unpack[Options]) -> list[Job]: ...
-@overload
-def submit(command: Command = ..., **options: Unpack[Options]) -> Job: ...
-def submit(command: Command = (), **options: object) -> Job | list[Job] | DryRun:
-    """Submit a command, as one string or a list of words, with the options of `dibs add` as keywords.
-
-    With `script` the command is the script's arguments. With `array` or `repeat` return a list of jobs; with `dry_run`
-    submit nothing and return what would be submitted.
-    """
-    with keywords.keyword_errors():
-        args, body = draft(command, options)
-        if args.has(job_options.DRY_RUN):
-            return cast("DryRun", client().post("/v1/jobs?dry_run=yes", body))
-        found = _send(body)
-    return found if args.has(job_options.ARRAY) or args.has(job_options.REPEAT) else found[0]
-
-
-def draft(command: Command, options: Mapping[str, object]) -> tuple[Args, Body]:
-    """Return the options and the request for these keywords."""
-    args = keywords.read(options, SUBMIT_OPTIONS)
-    typed = replace(args, words=words(command, is_for_script=args.has(job_options.SCRIPT)))
-    request = script_files.read(typed, "submit", note)
-    return request.args, request.body
-
-
-def submit_many(lines: Iterable[str], **options: Unpack[Options]) -> list[Job]:
-    """Submit one job per command, all or none; `jobs` and `halt` apply to the batch."""
-    with keywords.keyword_errors():
-        args = keywords.read(cast("Mapping[str, object]", options), SUBMIT_OPTIONS)
-        return _send(drafts.from_lines(args, (line.encode() for line in lines), "the list"))
-
-
-def words(command: object, is_for_script: bool = False) -> tuple[str, ...]:
-    """Return a command as shell arguments: one string, or its words."""
-    if command in ([], ()) and is_for_script:
-        return ()
-    if command in ([], ()) or (isinstance(command, str) and not command.strip()):
-        raise UserError("expected a command, got none.")
-    if isinstance(command, str):
-        commands.check_text(command, "the command")
-        return (command,)
-    if not isinstance(command, Sequence) or isinstance(command, bytes):
-        raise UserError(f"expected a command, one string or a list of words, got {command!r}.")
-    found = []
-    for word in command:
-        if not isinstance(word, str | os.PathLike):
-            raise UserError(f"expected the words of a command to be strings, got {word!r}.")
-        found.append(str(os.fspath(word)))
-        commands.check_text(found[-1], "the command")
-    if not is_for_script and commands.is_string(found):
-        raise UserError(f'expected the words of a command, got one string in a list: ["{found[0]}"].', "Give it alone.")
-    return tuple(found)
-
-
-def _send(body: Body) -> list[Job]:
-    answer = client().post("/v1/jobs", body)
-    for each in answer["notes"]:
-        note(each)
-    return [Job(job_id) for job_id in answer["ids"]]
 
 
 def note(text: str) -> None:
@@ -274,44 +254,62 @@ def note(text: str) -> None:
 
 
 def job(id: int) -> Job:
-    """Return the handle of a job; raise `NotFound` if there is none."""
+    """Return the handle of a job; raise `errors.NotFound` if there is none.
+
+    >>> dibs.job(1).id
+    1
+    """
     if isinstance(id, bool) or not isinstance(id, int):
         raise UserError(f"job expected the id of a job such as 12, got {id!r}.", 'Others: dibs.jobs("name:vit*").')
     return Job(id).refresh()
 
 
-def jobs(*selectors: str | int) -> list[Job]:
-    """Return the selected jobs; without selectors the unfinished and the latest finished ones."""
-    words = [str(word) for word in selectors]
-    try:
-        found = queries.overview(client(), words)["jobs"]
-    except NotFound:
-        if all(queries.is_id(word) for word in words):
-            raise
-        # A selector of states or names may match nothing.
-        return []
-    return [Job(each["id"]) for each in found]
+def wait(awaited: Iterable[Job], timeout: float | None = None, *, held: Held = "leave") -> None:
+    """Wait until all jobs finish; raise `TimedOut` after `timeout` seconds.
 
-
-def wait(awaited: Iterable[Job], timeout: float | None = None) -> None:
-    """Wait until all jobs finish; raise `TimedOut` after `timeout` seconds."""
+    As soon as only held jobs remain raise `errors.OnlyHeld`; with `held="wait"` wait until they continue.
+    """
     if words := [str(each.id) for each in awaited]:
-        wait_selected(words, timeout, "jobs")
+        wait_selected(words, timeout, "jobs", held)
 
 
-def wait_selected(words: Sequence[str], timeout: float | None, what: str) -> None:
+def wait_selected(words: Sequence[str], timeout: float | None, what: str, held: Held) -> None:
     """Wait until all jobs of selectors finish; an error calls them `what`."""
+    if held not in ("leave", "wait"):
+        raise UserError(f'expected held="leave" or held="wait", got {held!r}.')
     until = None if timeout is None else time.monotonic() + timeout
-    waited = job_waits.until_over(client(), words, until)
+    waited = job_waits.until_over(client(), words, until, leave_held=held == "leave")
+    job_waits.require_unheld(waited)
     if not waited["over"]:
         left = waited["total"] - waited["finished"]
         raise TimedOut(f"{left} of {waited['total']} {what} are not finished after {timeout:g} s.")
 
 
-def gpus() -> list[Gpu]:
-    """Return all GPUs of this machine and their holders, as `dibs gpus --json` prints them."""
+class GpuList(list[Gpu]):
+    """The GPUs of this machine; a notebook shows them as a table."""
+
+    def __repr__(self) -> str:
+        return display.lines([display.gpu_line(gpu) for gpu in self])
+
+    def _repr_html_(self) -> str:
+        return display.html_table(display.GPU_TITLES, map(display.gpu_row, self))
+
+
+def gpus() -> GpuList:
+    """Return all GPUs of this machine and their holders, as `dibs gpus --json` prints them.
+
+    >>> [gpu["index"] for gpu in dibs.gpus()]
+    [0, 1, 2, 3]
+    """
     answer: answers.Gpus = client().get("/v1/gpus")
-    return answer["gpus"]
+    return GpuList(answer["gpus"])
+
+
+def slots(asked: object) -> int:
+    """Return how many jobs that ask for this number of GPUs the machine can run at a time."""
+    found = gpus()
+    each = int(str(1 if asked is None else asked).partition(":")[0])
+    return max(1, len(found) // each) if each and found else os.cpu_count() or 1
 
 
 def client() -> Client:

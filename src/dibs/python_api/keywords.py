@@ -57,6 +57,8 @@ class Options(DeviceOptions, total=False):
     #: A count; "2:a100" asks for two of that type.
     gpus: int | str | None
     strict_gpus: bool | None
+    #: True, False or "auto".
+    evictable: bool | str | None
     vram_enforce: bool | None
     cpus: int | None
     mem: str | None
@@ -70,7 +72,8 @@ class Options(DeviceOptions, total=False):
     #: "22:00", "now+2h", a datetime (local time if it has no zone), or a timedelta from now.
     begin: str | datetime | timedelta | None
     retries: int | None
-    retry_on: str | Sequence[str] | None
+    #: fail, lost, oom, timeout, and exit codes.
+    retry_on: int | str | Sequence[int | str] | None
     #: "USR1@2m", or a signal.
     signal: str | Signals | None
     hold: bool | None
@@ -83,9 +86,19 @@ class Options(DeviceOptions, total=False):
     stderr: Path | None
     tags: str | Sequence[str] | None
     comment: str | None
+    group: str
     notify: str | None
+    #: "local", or the name of a cluster in the settings; and options for its own submission.
+    engine: str | None
+    slurm: str | None
+    #: The cluster that gets the job if it would wait longer here, and how long: "30m", or a timedelta.
+    overflow: str | None
+    overflow_after: str | timedelta | None
     #: A script file; its text is stored, and its #DIBS and #SBATCH lines apply.
     script: Path | None
+    #: The name of a preset in the settings, and a job whose options, environment and folder are taken.
+    preset: str | None
+    like: Handle | int | str | None
     #: Of a batch: run at most N jobs at a time, and hold the rest after N failures.
     jobs: int | None
     halt: int | None
@@ -228,11 +241,12 @@ def keyword_errors(
     try:
         yield
     except DibsError as error:
-        names = {typed: name(option) for option in known for typed in option.names}
-        if not OPTION.search(error.line()):
-            raise
-        message, hint = (
-            OPTION.sub(lambda found: names.get(found[0], found[0]), text) for text in (error.message, error.hint)
-        )
-        error.reword(message, hint)
+        if OPTION.search(error.line()):
+            error.reword(reword(error.message, known), reword(error.hint, known))
         raise
+
+
+def reword(text: str, known: Iterable[Option[object]]) -> str:
+    """Return a text with keywords in place of the names of options."""
+    names = {typed: name(option) for option in known for typed in option.names}
+    return OPTION.sub(lambda found: names.get(found[0], found[0]), text)

@@ -7,17 +7,16 @@ of all of them. A process that has initialized CUDA cannot change its devices: t
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from dibs.errors import Busy, Conflict, TimedOut, UserError
 from dibs.foreground import lease_request
-from dibs.leases import waiters
-from dibs.python_api import jobs, keywords, process_devices
+from dibs.leases import device_lease, waiters
+from dibs.python_api import jobs, keywords, process_devices, signatures
 from dibs.python_api.keywords import DeviceOptions
 from dibs.submission import job_options
 from dibs.system import settings
@@ -25,8 +24,6 @@ from dibs.system import settings
 if TYPE_CHECKING:
     from dibs.leases.device_lease import Lease as OneLease
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
 #: The options of a lease.
 OPTIONS = tuple(
@@ -34,15 +31,20 @@ OPTIONS = tuple(
 )
 
 
-class lease:
+class lease(process_devices.LeaseContext):
     """GPUs held by this process: a context manager (also `async with`), a decorator, or `acquire` and `release`.
 
     `gpus` and the keywords of `keywords.DeviceOptions` are options of `dibs lease`. It waits in the machine-wide line
     without limit, at most `timeout` seconds (then `TimedOut`), or with `blocking=False` not at all (then `Busy`). After
     `time` ("8h") the GPUs are released; no process is stopped. Forked children keep the GPUs until they exit; other
     child processes keep them only with `pass_fds=.fds`.
+
+    >>> with dibs.lease(gpus=2, timeout=600) as gpus:
+    ...     len(gpus.indices)
+    2
     """
 
+    @signatures.describe(OPTIONS, DeviceOptions)
     def __init__(
         self,
         gpus: int | str | None = None,
@@ -51,6 +53,7 @@ class lease:
         blocking: bool = True,
         **options: Unpack[DeviceOptions],
     ) -> None:
+        """Describe the GPUs; `acquire`, `with` or a call takes them."""
         given: dict[str, object] = {"gpus": gpus, **options}
         self._args = keywords.read(given, OPTIONS)
         self._given = given
@@ -84,9 +87,10 @@ class lease:
         with keywords.keyword_errors(OPTIONS):
             values = settings.load(os.environ)
             inventory = lease_request.inventory_now(values)
-            request = lease_request.request(self._args, inventory)
+            request = lease_request.request(self._args, inventory, values.rules)
+            limit_s = lease_request.longest_s(self._args.get(job_options.TIME), values.rules)
             visible = self._args.get(job_options.VISIBLE) or values.visible
-            needed = lease_request.LeaseRequest(request, inventory, values, visible, self._timeout)
+            needed = lease_request.LeaseRequest(request, inventory, values, visible, self._timeout, limit_s)
             try:
                 held = lease_request.acquire(needed, f"python {os.getpid()}", wake_fd, jobs.note)
             except Busy as error:
@@ -104,7 +108,7 @@ class lease:
         except BaseException:
             self.release()
             raise
-        if (limit_s := self._args.get(job_options.TIME)) is not None:
+        if limit_s is not None:
             self._timer = threading.Timer(limit_s, self._expire, [held])
             # Must not keep the program from exiting.
             self._timer.daemon = True
@@ -129,15 +133,8 @@ class lease:
         if held and (why := process_devices.cuda_use()):
             jobs.note(f"GPU {_join(self.indices)} released, but {why}: they appear in use until it exits.")
         process_devices.ENVIRONMENT.remove(self)
-        for one in held:
-            one.close()
+        device_lease.release(device_lease.folder(), held)
         self.ids, self.indices, self.environ = [], [], {}
-
-    def __enter__(self) -> Self:
-        return self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
 
     async def __aenter__(self) -> Self:
         """Wait without blocking the event loop; a cancelled task leaves the line."""
@@ -155,32 +152,9 @@ class lease:
             os.close(wake)
         return self
 
-    async def __aexit__(self, *error: object) -> None:
-        self.release()
-
-    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Wrap a function, also an `async` one, so that each call holds its own lease."""
-        if asyncio.iscoroutinefunction(function):
-            return self._around_coroutine(function)  # type: ignore[return-value]
-
-        @functools.wraps(function)
-        def leased(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._copy():
-                return function(*args, **kwargs)
-
-        return leased
-
-    def _around_coroutine(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        @functools.wraps(function)
-        async def leased(*args: P.args, **kwargs: P.kwargs) -> T:
-            async with self._copy():
-                return await function(*args, **kwargs)
-
-        return leased
-
-    def _copy(self) -> lease:
+    def _copy(self) -> Self:
         """Return a new lease with the same options."""
-        fresh = lease()
+        fresh = type(self)()
         fresh._args, fresh._given, fresh._timeout = self._args, self._given, self._timeout
         return fresh
 

@@ -10,7 +10,6 @@ Python 3.9.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import re
 import select
@@ -18,26 +17,21 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dibs import errors
 from dibs.errors import Conflict, DibsError, MachineError, TimedOut, UserError
 from dibs.model.environment_names import DEVICE_NAMES
 from dibs.python_api import process_devices
 
+if TYPE_CHECKING:
+    from typing import Self
+
 #: The keywords of a lease, and the options that they are.
-OPTIONS = {
-    "gpus": "--gpus",
-    "gpu_ids": "--gpu-ids",
-    "prefer": "--prefer",
-    "gpu_type": "--gpu-type",
-    "vram": "--vram",
-    "ignore_foreign": "--ignore-foreign",
-    "visible": "--visible",
-    "time": "--time",
-}
+KEYWORDS = ("gpus", "gpu_ids", "prefer", "gpu_type", "vram", "ignore_foreign", "visible", "time")
+OPTIONS = {name: "--" + name.replace("_", "-") for name in KEYWORDS}
 #: Prints the variables that choose the GPUs and an empty line, then waits for the end of its input.
 HOLD = f"env | grep -E '^({'|'.join(('DIBS_GPU_INDICES', 'CUDA_DEVICE_ORDER', *DEVICE_NAMES))})='; echo; exec cat"
 #: Seconds until a child that was asked to stop is killed.
@@ -46,7 +40,7 @@ STOP_FOR_S = 10.0
 LAST_WORDS_FOR_S = 0.5
 
 
-class lease:
+class lease(process_devices.LeaseContext):
     """GPUs held by this process: a context manager (also `async with`), a decorator, or `acquire` and `release`.
 
     As in newer Pythons; `docs/python.md` describes it.
@@ -76,7 +70,7 @@ class lease:
         """Return the descriptors: with `subprocess.Popen(..., pass_fds=gpus.fds)` the child holds the GPUs too."""
         return (_pipe(self._child.stdin).fileno(),) if self._child is not None else ()
 
-    def acquire(self) -> lease:
+    def acquire(self) -> Self:
         """Wait for the GPUs, lease them, and make them visible to this process."""
         if self._child is not None:
             raise Conflict(
@@ -120,13 +114,7 @@ class lease:
             child.wait()
         _pipe(child.stdout).close()
 
-    def __enter__(self) -> lease:
-        return self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
-
-    async def __aenter__(self) -> lease:
+    async def __aenter__(self) -> Self:
         """Wait without blocking the event loop; a cancelled task leaves the line."""
         try:
             return await asyncio.to_thread(self.acquire)
@@ -134,29 +122,8 @@ class lease:
             self.release()
             raise
 
-    async def __aexit__(self, *error: object) -> None:
-        self.release()
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function, also an `async` one, so that each call holds its own lease."""
-        if asyncio.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                async with self._copy():
-                    return await function(*args, **kwargs)
-
-            return awaited
-
-        @functools.wraps(function)
-        def leased(*args: Any, **kwargs: Any) -> Any:
-            with self._copy():
-                return function(*args, **kwargs)
-
-        return leased
-
-    def _copy(self) -> lease:
-        return lease(timeout=self._timeout, blocking=self._blocking, **self._given)
+    def _copy(self) -> Self:
+        return type(self)(timeout=self._timeout, blocking=self._blocking, **self._given)
 
 
 def words(given: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,8 @@ PROTOCOL = 5
 MOVED = {
     "dibs.answering": "dibs.python_api.call_worker",
     "dibs.executor": "dibs.python_api.executor",
-    "dibs.handles": "dibs.python_api.jobs",
+    # Its names are in several modules now, and all of them are public.
+    "dibs.handles": "dibs",
     "dibs.inside": "dibs.python_api.inside_job",
     "dibs.leased": "dibs.python_api.lease",
     "dibs.stopping": "dibs.python_api.on_stop",

@@ -1,22 +1,27 @@
-"""The GPUs that this process sees: whether it can still change them, and the variables that name them.
+"""The GPUs that this process sees: whether it can still change them, the variables that name them, and their leases.
 
 Python 3.9.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dibs.errors import Conflict
 from dibs.model.environment_names import DEVICE_NAMES
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import ParamSpec, Protocol, Self
+
+    P = ParamSpec("P")
 
     class Held(Protocol):
         """A lease, with the variables that name its devices."""
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
         environ: dict[str, str]
 
 
+T = TypeVar("T")
 #: Variables that hold a list of devices.
 DEVICE_LISTS = ("DIBS_GPU_INDICES", *DEVICE_NAMES)
 #: Files that CUDA or ROCm keeps open once initialized. NVML, which only reads GPUs, does not open them.
@@ -113,3 +119,39 @@ class DeviceEnvironment:
 
 # One instance, as a process has one environment.
 ENVIRONMENT = DeviceEnvironment()
+
+
+class LeaseContext:
+    """A lease as a context manager and a decorator; a subclass takes and releases the GPUs."""
+
+    if TYPE_CHECKING:
+
+        def acquire(self) -> Self: ...
+        def release(self) -> None: ...
+        async def __aenter__(self) -> Self: ...
+        def _copy(self) -> Self: ...
+
+    def __enter__(self) -> Self:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    async def __aexit__(self, *error: object) -> None:
+        self.release()
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Wrap a function, also an `async` one, so that each call holds its own lease."""
+        call: Callable[..., Any] = function
+
+        @functools.wraps(function)
+        async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+            async with self._copy():
+                return await call(*args, **kwargs)
+
+        @functools.wraps(function)
+        def leased(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self._copy():
+                return function(*args, **kwargs)
+
+        return awaited if asyncio.iscoroutinefunction(function) else leased  # type: ignore[return-value]

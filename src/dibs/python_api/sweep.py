@@ -1,6 +1,7 @@
 """`dibs.Sweep`: a parameter space, its runs and their results; the same points as `dibs sweep` makes.
 
-Creating one does not contact the daemon. Points are generated lazily, so a space may have millions.
+Creating one does not contact the daemon, unless it is to be like a job. Points are generated lazily, so a space may
+have millions.
 """
 
 from __future__ import annotations
@@ -10,23 +11,30 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from dibs.client import queries, sweep_drafts
+from dibs.client import queries, sweep_drafts, template_job
+from dibs.client.answers import Run as Record
 from dibs.client.connection import Client
-from dibs.errors import MachineError, NotFound, UserError
-from dibs.python_api import jobs, keywords
-from dibs.python_api.jobs import Command, Job
+from dibs.errors import NotFound, UserError
+from dibs.python_api import display, job_list, jobs, keywords, results, signatures, submission
+from dibs.python_api.job_list import JobList
+from dibs.python_api.results import Results
+from dibs.python_api.submission import Command
 from dibs.sweeps import documents, files, ranking
 
 if TYPE_CHECKING:
-    # Optional: imported only by `to_pandas`.
+    # Optional: imported only by `results.Results.to_frame`.
     import pandas
 
-#: Runs in one answer.
-PAGE_SIZE = 5000
-#: Keywords that describe the space; the others are options of `dibs sweep`.
-SPACE = ("zip", "when", "exclude", "blocks")
+#: Keywords that describe the space, with their meanings; the others are options of `dibs sweep`.
+SPACE = {
+    "zip": "Parameters that vary together, instead of in all combinations.",
+    "when": 'Conditions under which a parameter exists: {"momentum": "opt == \'sgd\'"}.',
+    "exclude": "Conditions under which a point is left out.",
+    "blocks": "A union of products, each with its own parameters.",
+}
 Params = Mapping[str, object]
 
 
@@ -47,35 +55,48 @@ class SweepOptions(keywords.Options, total=False):
     dir: keywords.Path | None
     #: "min" or "max": which value of the metric is best.
     goal: str | None
-
-
-class Record(TypedDict):
-    """One run: its parameters, state, and last reported numbers."""
-
-    #: None: the job was deleted; its result is kept.
-    job: int | None
-    attempt: int
-    index: int
-    params: dict[str, Any]
-    state: str
-    numbers: dict[str, float | None]
-    started_at: str | None
-    finished_at: str | None
+    #: "tpe", "cmaes" or "random": choose `trials` points while the sweep runs.
+    search: str | None
+    trials: int | None
+    #: The metric, of which the lowest or the highest value is best.
+    minimize: str | None
+    maximize: str | None
+    #: "median" or "hyperband": stop runs that are worse than others at the same step.
+    early_stop: str | None
 
 
 class Sweep:
-    """One job per point of a parameter space, identified by project and name."""
+    """One job per point of a parameter space, identified by project and name.
 
+    >>> sweep = dibs.Sweep("echo loss={lr}", {"lr": [0.3, 0.1]}, metric="loss=loss=(.*)", name="fit", gpus=0)
+    >>> len(sweep)
+    2
+    >>> sweep.submit()
+    {'new': 2, 'retried': 0, 'done': 0}
+    >>> sweep.wait()
+    {'done': 2}
+    >>> sweep.best()["params"]
+    {'lr': 0.1}
+    """
+
+    @signatures.describe(sweep_drafts.OPTIONS, SweepOptions, SPACE)
     def __init__(self, command: Command, params: Params, **options: Unpack[SweepOptions]) -> None:
         given = cast("dict[str, object]", {**options})
         space: dict[str, object] = {key: _node(given.pop(key)) for key in SPACE if given.get(key) is not None}
-        words = command if isinstance(command, str) else list(jobs.words(command))
+        words = command if isinstance(command, str) else list(submission.words(command))
         document = {"command": words, "parameters": _parameters(params), **space}
         self._read(documents.read(document, "Sweep"), given, [[name, repr(value)] for name, value in params.items()])
 
     @classmethod
+    @signatures.describe(sweep_drafts.OPTIONS, SweepOptions)
     def load(cls, path: str | os.PathLike[str], **options: Unpack[SweepOptions]) -> Self:
-        """Read a sweep file (YAML, JSON, TOML or CSV); options override the file."""
+        """Read a sweep file (YAML, JSON, TOML or CSV); options override the file.
+
+        >>> from pathlib import Path
+        >>> _ = Path("sweep.json").write_text('{"command": "echo {lr}", "parameters": {"lr": [1, 2]}}')
+        >>> len(dibs.Sweep.load("sweep.json", gpus=0))
+        2
+        """
         sweep = cls.__new__(cls)
         file = os.path.abspath(os.fspath(path))
         sweep._read(files.load(file), cast("Mapping[str, object]", options), (), file)
@@ -86,6 +107,7 @@ class Sweep:
     ) -> None:
         with keywords.keyword_errors(sweep_drafts.OPTIONS):
             args = keywords.read({"name": space.name, **given}, sweep_drafts.OPTIONS, SweepOptions)
+            args = template_job.for_sweep(args, jobs.client)
             self._draft = sweep_drafts.ask(args, space, parameters=params, file=file)
 
     @property
@@ -105,14 +127,25 @@ class Sweep:
 
     def points(self) -> Iterator[dict[str, Any]]:
         """Return the parameters of each run, in submission order."""
+        self._check_known()
         return (cast("dict[str, Any]", point.data()) for point in self._draft.points)
 
     def commands(self) -> Iterator[str]:
         """Return the command of each run, as text."""
+        self._check_known()
         return self._draft.writer.lines(self._draft.points)
+
+    def _check_known(self) -> None:
+        if self._draft.sweep.is_adaptive:
+            raise UserError(
+                "the points of a search are chosen from its results and not known in advance.",
+                "sweep.results() has those that were chosen.",
+            )
 
     @cached_property
     def _count(self) -> int:
+        if self._draft.sweep.is_adaptive:
+            return self._draft.sweep.trials or 0
         points = self._draft.points
         return points.most if points.is_exact else sum(1 for _ in points)
 
@@ -127,27 +160,34 @@ class Sweep:
         if not isinstance(again, bool):
             raise UserError(f"again expected True or False, got {again!r}.")
         with keywords.keyword_errors(sweep_drafts.OPTIONS):
+            if again:
+                self._check_known()
             sweep_drafts.check_first(self._draft)
             queue = jobs.client()
             made = queue.post("/v1/sweeps", sweep_drafts.request(self._draft))
             for note in made["notes"]:
                 jobs.note(note)
-            return {"new": 0, "retried": 0, "done": 0} | sweep_drafts.send(queue, self._draft, made["id"], again=again)
+            return {"new": 0, "retried": 0, "done": 0} | sweep_drafts.submit(
+                queue, self._draft, made["id"], again=again
+            )
 
-    def wait(self, timeout: float | None = None) -> dict[str, int]:
-        """Wait until all runs finish; return `states`, or raise `errors.TimedOut` after `timeout` seconds."""
+    def wait(self, timeout: float | None = None, *, held: jobs.Held = "leave") -> dict[str, int]:
+        """Wait until all runs finish; return `states`, or raise `errors.TimedOut` after `timeout` seconds.
+
+        As soon as only held runs remain raise `errors.OnlyHeld`; with `held="wait"` wait until they continue.
+        """
         # Its jobs may be deleted; their results are kept.
         with suppress(NotFound):
-            jobs.wait_selected([self.selector], timeout, "runs")
+            jobs.wait_selected([self.selector], timeout, "runs", held)
         return self.states()
 
     def states(self) -> dict[str, int]:
         """Return the number of runs per state."""
         return dict(Counter(record["state"] for record in self.records()))
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> JobList:
         """Return the jobs of its runs."""
-        return jobs.jobs(self.selector)
+        return job_list.jobs(self.selector)
 
     def cancel(self) -> None:
         """Cancel all runs that have not finished."""
@@ -156,19 +196,15 @@ class Sweep:
     def records(self) -> Iterator[Record]:
         """Return one record per run, in no particular order."""
         queue = jobs.client()
-        path, after = f"/v1/sweeps/{self._id(queue)}/results", ""
-        while after is not None:
-            answer = queue.get(path, [("most", str(PAGE_SIZE)), ("after", after)])
-            yield from answer["runs"]
-            after = answer["next"]
+        return queries.runs(queue, self._find(queue)[0])
 
-    def _id(self, queue: Client) -> int:
-        found = queue.get("/v1/sweeps", [("name", f"{self.project}/{self.name}")])["sweeps"]
-        return int(found[0]["id"])
+    def _find(self, queue: Client) -> tuple[int, str]:
+        return results.find(queue, f"{self.project}/{self.name}")
 
-    def results(self) -> list[Record]:
+    def results(self) -> Results:
         """Return one record per run, in the order of the points."""
-        return sorted(self.records(), key=lambda record: record["index"])
+        queue = jobs.client()
+        return results.of_sweep(queue, *self._find(queue))
 
     def best(self, metric: str | None = None, *, goal: Literal["min", "max"] | None = None) -> Record:
         """Return the successful run with the best number; `metric` and `goal` default to those of the sweep."""
@@ -187,23 +223,23 @@ class Sweep:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with one row per run: job, state, parameters and numbers; needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise MachineError("to_pandas needs pandas, which is not installed.", "pip install pandas") from None
-        return pandas.DataFrame([flatten(record) for record in self.results()])
+        return self.results().to_frame("pandas")
+
+    def _shown(self) -> str:
+        answer = display.ask("/v1/sweeps")
+        found = answer["sweeps"] if answer else []
+        own = (each for each in found if (each["project"], each["name"]) == (self.project, self.name))
+        submitted = next(own, None)
+        count = f"{len(self)} trials" if self._draft.sweep.is_adaptive else f"{self._draft.points.most} points"
+        return f"{self.project}/{self.name}: {display.states(submitted['states']) if submitted else count}"
 
     def __repr__(self) -> str:
-        return f"<dibs.Sweep {self.project}/{self.name}>"
+        return f"<Sweep {self._shown()}>"
 
-
-def flatten(record: Record) -> dict[str, Any]:
-    """Return a record as a table row; a number with the name of a parameter becomes `number.NAME`."""
-    head = {"job": record["job"], "index": record["index"], "state": record["state"]}
-    params = {(f"param.{name}" if name in head else name): value for name, value in record["params"].items()}
-    taken = head | params
-    numbers = {(f"number.{name}" if name in taken else name): value for name, value in record["numbers"].items()}
-    return taken | numbers
+    def _repr_html_(self) -> str:
+        points = [] if self._draft.sweep.is_adaptive else list(islice(self.points(), display.MOST_ROWS))
+        titles = list(dict.fromkeys(name for point in points for name in point))
+        return display.html_table(titles, [[point.get(name) for name in titles] for point in points], self._shown())
 
 
 def _parameters(params: object) -> dict[str, object]:

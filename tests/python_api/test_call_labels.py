@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dibs.python_api import call_label
+from dibs.python_api.calls import labels
 
 
 def train(*args, **kwargs):
@@ -48,11 +48,11 @@ class Model:
     ],
 )
 def test_a_call_is_named_as_it_would_be_written(name, args, kwargs):
-    assert call_label.label(train, args, kwargs) == name
+    assert labels.label(train, args, kwargs) == name
 
 
 def test_a_long_name_is_shortened():
-    assert len(call_label.label(train, range(100), {})) == call_label.LONGEST
+    assert len(labels.label(train, range(100), {})) == labels.LONGEST
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_long_name_is_shortened():
     ],
 )
 def test_every_callable_has_a_name(function, name):
-    assert call_label.label(function, (), {}) == name
+    assert labels.label(function, (), {}) == name

@@ -1,4 +1,4 @@
-"""The name of a call in tables: `train(0.1, epochs=3)`. Short, cheap to make, without secrets.
+"""A call in tables, as name and command of its job: `train(0.1, epochs=3)`. Short, cheap to make, without secrets.
 
 Pure.
 """
@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dibs.model import serialization
 
 #: Maximum characters of a whole label and of one argument.
-LONGEST, LONGEST_ARGUMENT = 60, 24
+LONGEST, LONGEST_ARGUMENT = 200, 24
+#: Maximum characters of a name made of a label.
+LONGEST_NAME = 60
 #: Items shown of a list or tuple.
 MOST_ITEMS = 3
 #: Types whose `repr` is cheap.
@@ -26,6 +28,11 @@ def label(function: Callable[..., object], args: Sequence[object], kwargs: Mappi
         for name, value in kwargs.items()
     ]
     return _cut(f"{_function(function)}({', '.join(arguments)})", LONGEST)
+
+
+def short(label: str) -> str:
+    """Return a label as the name of a job."""
+    return _cut(label, LONGEST_NAME)
 
 
 def _function(function: object) -> str:

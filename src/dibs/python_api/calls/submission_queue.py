@@ -8,21 +8,25 @@ persist.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import logging
 import os
 import select
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dibs.client.connection import Client, PendingResponse
 from dibs.client.job_waits import Absence
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.model import selectors
+from dibs.python_api.calls import points
+from dibs.python_api.calls.points import CallSweep
 from dibs.python_api.futures import BrokenJob, Future
 from dibs.store import call_files
 
@@ -61,6 +65,7 @@ class CallOptions:
     #: Pickled `sys.path` and Python version; the worker needs them to unpickle a call.
     context: bytes
     cap: ConcurrencyCap | None
+    sweep: CallSweep | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -70,7 +75,18 @@ class PendingCall:
     future: Future[Any]
     call: bytes
     name: str
+    #: The call as text, which tables show as its command.
+    command: str
     options: CallOptions
+    #: Of a run of a sweep.
+    point: points.Point | None = None
+
+
+class CallJob(NamedTuple):
+    """The job of a call, and the first of its attempts that runs this call."""
+
+    id: int
+    attempt: int
 
 
 class SubmissionQueue:
@@ -84,7 +100,8 @@ class SubmissionQueue:
         #: Guards the fields below; never held during I/O.
         self._lock = threading.Lock()
         self._unsent: deque[PendingCall] = deque()
-        self._unfinished: dict[int, Future[Any]] = {}
+        #: By job: calls of a sweep with equal parameters are one job.
+        self._unfinished: dict[int, list[Future[Any]]] = {}
         self._thread: threading.Thread | None = None
         self._wake_fd = -1
         #: The last event received; None: list all jobs first.
@@ -105,9 +122,13 @@ class SubmissionQueue:
         """Follow existing jobs; must be the first call on this object."""
         with self._lock:
             for job_id, future in jobs:
-                future.set_job(job_id)
-                self._unfinished[job_id] = future
+                self._follow(CallJob(job_id, 0), future)
             self._wake_thread()
+
+    def _follow(self, job: CallJob, future: Future[Any]) -> None:
+        """Follow the job of a future. Needs the lock."""
+        future.set_job(job.id, job.attempt)
+        self._unfinished.setdefault(job.id, []).append(future)
 
     def send(self) -> None:
         """Submit all pending calls; return when each of them has a job or an error."""
@@ -118,6 +139,13 @@ class SubmissionQueue:
         for future, error in refused:
             future.fail(error)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Submit the calls that are added inside in one request: the thread cannot send the first ones before."""
+        with self._exchange:
+            yield
+            self.send()
+
     def withdraw(self, futures: Sequence[Future[Any]]) -> list[Future[Any]]:
         """Cancel the calls that have not started; return them."""
         chosen = set(futures)
@@ -125,12 +153,10 @@ class SubmissionQueue:
             with self._lock:
                 gone = [pending.future for pending in self._unsent if pending.future in chosen]
                 self._unsent = deque(pending for pending in self._unsent if pending.future not in chosen)
-                queued = {job_id: future for job_id, future in self._unfinished.items() if future in chosen}
+                queued = [job_id for job_id, calls in self._unfinished.items() if not chosen.isdisjoint(calls)]
             ids = self._cancel(queued) if queued else []
             with self._lock:
-                for job_id in ids:
-                    self._unfinished.pop(job_id, None)
-        return [*gone, *(queued[job_id] for job_id in ids)]
+                return gone + [future for job_id in ids for future in self._unfinished.pop(job_id, [])]
 
     def _cancel(self, ids: Iterable[int]) -> list[int]:
         """Cancel the jobs that have not started; return their ids."""
@@ -189,7 +215,8 @@ class SubmissionQueue:
     def _fail_all(self, error: BaseException) -> None:
         """Fail all futures: the thread that follows their jobs is about to exit."""
         with self._lock:
-            left = [*(pending.future for pending in self._unsent), *self._unfinished.values()]
+            left = [pending.future for pending in self._unsent]
+            left += [future for calls in self._unfinished.values() for future in calls]
             self._unsent.clear()
             self._unfinished.clear()
             self._reset()
@@ -217,29 +244,58 @@ class SubmissionQueue:
         key = os.urandom(16).hex()
         try:
             call_files.write(str(self._client.home), key, calls[0].options.context, [pending.call for pending in calls])
-            answer = self._post(_request_body(calls, key))
+            jobs = self._post_runs(calls, key) if calls[0].options.sweep else self._post_jobs(calls, key)
         except (DibsError, OSError) as error:
             if isinstance(error, UserError | OSError):
                 # No job will read these files.
                 call_files.remove(str(self._client.home), [key])
             return [(pending.future, error) for pending in calls]
-        if (cap := calls[0].options.cap) is not None:
-            cap.batch = answer["batch"]
         with self._lock:
-            for job_id, pending in zip(answer["ids"], calls, strict=True):
-                pending.future.set_job(job_id)
-                self._unfinished[job_id] = pending.future
+            for job, pending in zip(jobs, calls, strict=True):
+                self._follow(job, pending.future)
             if threading.current_thread() is not self._thread:
                 # The thread may have seen no work during the request, and exited.
                 self._wake_thread()
         return []
 
-    def _post(self, body: dict[str, object]) -> Any:
+    def _post_jobs(self, calls: list[PendingCall], key: str) -> list[CallJob]:
+        """Submit calls as jobs."""
+        options = calls[0].options
+        jobs = [_job(pending, key, number) for number, pending in enumerate(calls)]
+        body: dict[str, object] = {"defaults": options.defaults, "jobs": jobs, "key": key}
+        if options.cap is not None:
+            body |= {"at_once": options.cap.at_once} if options.cap.batch is None else {"batch": options.cap.batch}
+        answer = self._post("/v1/jobs", body)
+        if options.cap is not None:
+            options.cap.batch = answer["batch"]
+        return [CallJob(job_id, 1) for job_id in answer["ids"]]
+
+    def _post_runs(self, calls: list[PendingCall], key: str) -> list[CallJob]:
+        """Submit calls as runs of their sweep."""
+        options, sweep = calls[0].options, calls[0].options.sweep
+        assert sweep is not None
+        if sweep.id is None:
+            at_once = None if options.cap is None else options.cap.at_once
+            sweep.id = self._post("/v1/sweeps", sweep.definition(options.defaults, at_once))["id"]
+        runs = [
+            _job(pending, key, number) | (pending.point or points.Point({}))._asdict()
+            for number, pending in enumerate(calls)
+        ]
+        body = {"calls": runs, "key": key, "defaults": options.defaults, "again": sweep.again}
+        answer = self._post(f"/v1/sweeps/{sweep.id}/calls", body)
+        if note := sweep.note(answer["counts"]):
+            logging.getLogger("dibs").warning("%s", note)
+        if any(job["state"] in FINISHED for job in answer["jobs"]):
+            # They make no event: list all jobs.
+            self._cursor = None
+        return [CallJob(job["id"], job["attempt"]) for job in answer["jobs"]]
+
+    def _post(self, path: str, body: dict[str, object]) -> Any:
         """Submit, and repeat while no answer comes; the key prevents duplicate jobs."""
         absence = Absence(self._client)
         while True:
             try:
-                return self._client.post("/v1/jobs", body)
+                return self._client.post(path, body)
             except MachineError as error:
                 absence.record_failure(error)
                 time.sleep(RETRY_S)
@@ -274,7 +330,7 @@ class SubmissionQueue:
             news = self._match(answer)
             found = {job["id"] for job in answer["jobs"]}
             with self._lock:
-                forgotten = [(i, self._unfinished.pop(i)) for i in known if i not in found]
+                forgotten = [(i, one) for i in known if i not in found for one in self._unfinished.pop(i, [])]
         for job_id, future in forgotten:
             future.fail(BrokenJob(f"job {job_id} was forgotten, with its result."))
         self._notify(news, answer["files"])
@@ -300,10 +356,18 @@ class SubmissionQueue:
     def _match(self, answer: Any) -> list[tuple[Future[Any], Any]]:
         """Return the changed futures with their jobs; stop following finished ones."""
         with self._lock:
-            news = [(self._unfinished[job["id"]], job) for job in answer["jobs"] if job["id"] in self._unfinished]
-            for _, job in news:
+            news = [
+                (future, job)
+                for job in answer["jobs"]
+                for future in self._unfinished.get(job["id"], ())
+                # An answer from before a retry describes an earlier attempt.
+                if job["attempt"] >= future.first_attempt
+            ]
+            for future, job in news:
                 if job["state"] in FINISHED:
-                    del self._unfinished[job["id"]]
+                    self._unfinished[job["id"]].remove(future)
+                    if not self._unfinished[job["id"]]:
+                        del self._unfinished[job["id"]]
         return news
 
     def _notify(self, news: list[tuple[Future[Any], Any]], files: str) -> None:
@@ -312,7 +376,7 @@ class SubmissionQueue:
             if job["state"] in ACTIVE:
                 future.begin()
             elif job["state"] in FINISHED:
-                path = call_files.result_path(f"{files}/{job['id']}", job["attempt"])
+                path = call_files.result_path(job["files"] or f"{files}/{job['id']}", job["attempt"])
                 future.settle(job["state"], path, partial(self._details, job["id"]))
 
     def _details(self, job_id: int) -> Any:
@@ -323,16 +387,9 @@ class SubmissionQueue:
             return None
 
 
-def _request_body(calls: list[PendingCall], key: str) -> dict[str, object]:
-    options = calls[0].options
-    jobs = [
-        {"argv": call_files.words(options.program, key, number), "name": pending.name}
-        for number, pending in enumerate(calls)
-    ]
-    body: dict[str, object] = {"defaults": options.defaults, "jobs": jobs, "key": key}
-    if options.cap is not None:
-        body |= {"at_once": options.cap.at_once} if options.cap.batch is None else {"batch": options.cap.batch}
-    return body
+def _job(pending: PendingCall, key: str, number: int) -> dict[str, object]:
+    argv = call_files.words(pending.options.program, key, number)
+    return {"argv": argv, "name": pending.name, "command": pending.command}
 
 
 def _sleep(wake: int, for_s: float, poll: PendingResponse | None = None) -> bool:
