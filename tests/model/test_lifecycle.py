@@ -14,8 +14,8 @@ from dibs.model.jobs import ACTIVE, BAD, WAITING, Cause, JobId, Outcome, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
-#: Events that put a finished job back into the queue.
-AGAIN = (lifecycle.RetryAsked, lifecycle.NeedRetried)
+#: Events that queue a job for its next attempt.
+AGAIN = (lifecycle.RetryAsked, lifecycle.NeedRetried, lifecycle.Evicted)
 
 #: One event of each kind, for where its contents do not matter.
 SAMPLES = {
@@ -29,6 +29,9 @@ SAMPLES = {
         lifecycle.Orphaned(6),
         lifecycle.CannotStart(7, "no room"),
         lifecycle.Misused(7, "uses GPU 1"),
+        lifecycle.StoppedEarly(7, "uses GPU 1"),
+        lifecycle.EvictAsked(7, "1001", 30_007),
+        lifecycle.Evicted(8, signal=9),
         lifecycle.CancelAsked(8),
         lifecycle.NeedFailed(14, JobId(7)),
         lifecycle.NeedRetried(15, JobId(7)),
@@ -117,11 +120,51 @@ def test_an_attempt_under_way_has_been_started(life):
 
 
 @given(LIVES)
-def test_the_attempt_number_grows_by_one_with_each_retry_only(life):
+def test_the_attempt_number_grows_by_one_with_each_retry_or_eviction_only(life):
     """A job cancelled before it started, because of a dependency, has no attempt to count."""
     for before, event, after in life:
         has_run = isinstance(event, lifecycle.NeedRetried) and before.start > 0
-        assert after.attempt - before.attempt == (isinstance(event, lifecycle.RetryAsked) or has_run)
+        is_next = isinstance(event, (lifecycle.RetryAsked, lifecycle.Evicted))
+        assert after.attempt - before.attempt == (is_next or has_run)
+
+
+@given(LIVES)
+def test_an_eviction_uses_no_retry_and_is_counted(life):
+    for before, event, after in life:
+        is_evicted = isinstance(event, lifecycle.Evicted)
+        assert after.evictions - before.evictions == is_evicted
+        assert after.retried == before.retried or not is_evicted
+
+
+@given(LIVES)
+def test_only_a_job_that_is_stopping_is_being_evicted(life):
+    assert all(job.leaves_at is None for _, _, job in life if job.state is not State.STOPPING)
+
+
+@pytest.mark.parametrize(
+    ("end", "is_evicted"),
+    [
+        ({"exit_code": 75, "was_stopped": True}, True),
+        ({"signal": 9, "was_stopped": True}, True),
+        ({"exit_code": 0, "was_stopped": True}, False),
+        ({"exit_code": 1}, False),
+        ({"signal": 15, "was_stopped": True, "timed_out": True}, False),
+    ],
+)
+def test_only_a_job_that_the_eviction_ended_is_evicted(end, is_evicted):
+    """One that completes in its grace is done, and one that failed before the order came has failed."""
+    running = build.lived(build.job(), lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77))
+    event = lifecycle.Ended(9, **end)
+    assert lifecycle.is_evicted(build.lived(running, lifecycle.EvictAsked(3, "1001", 30_003)), event) is is_evicted
+    assert not lifecycle.is_evicted(build.lived(running, lifecycle.CancelAsked(3)), event)
+
+
+def test_a_job_that_completes_while_it_is_evicted_is_done_and_a_cancelled_one_is_cancelled():
+    running = build.lived(build.job(), lifecycle.Placed(1, build.ids(0)), lifecycle.Started(2, 77))
+    evicted = build.lived(running, lifecycle.EvictAsked(3, "1001", 30_003))
+    end = lifecycle.Ended(9, exit_code=0, was_stopped=True)
+    assert build.lived(evicted, end).outcome is Outcome.DONE
+    assert build.lived(evicted, lifecycle.CancelAsked(4), end).outcome is Outcome.CANCELLED
 
 
 @given(LIVES)
@@ -170,8 +213,9 @@ def test_a_job_that_did_not_succeed_has_a_cause(life):
 
 
 @given(LIVES)
-def test_only_a_finished_job_has_a_cause(life):
-    assert all(job.is_finished for _, _, job in life if job.cause is not None)
+def test_only_a_finished_job_has_a_cause_or_one_that_is_stopped_early(life):
+    with_cause = [job for _, _, job in life if job.cause is not None]
+    assert all(job.is_finished or (job.state is State.STOPPING and job.cause is Cause.EARLY) for job in with_cause)
 
 
 @given(LIVES)

@@ -20,7 +20,8 @@ PROMISED = [
 EXTRA = {
     "remark", "request", "stderr", "batch", "retry_on", "script", "warn", "wait_tree", "metric", "notifies", "dir",
     "strict_gpus",
-    "vram_enforce", "comment",
+    "vram_enforce", "comment", "group", "evictable", "evictions", "saved_s", "lost_s",
+    "node", "engine_options", "overflow", "overflow_after_s",
 }  # fmt: skip
 
 NAMES = st.binary(min_size=1, max_size=8).map(lambda raw: raw.replace(b"\0", b"0").replace(b"=", b"_"))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -18,10 +21,20 @@ def path(tmp_path):
     return tmp_path / "dibs.db"
 
 
+@contextlib.contextmanager
+def session(path):
+    """Open a database in a folder of its own, and begin a session."""
+    path.parent.mkdir(exist_ok=True)
+    with contextlib.closing(Store.open(path)) as opened:
+        with opened.batch():
+            opened.set_fact(copies.SESSION, "this")
+        opened.custody.begin("this", 0, 0)
+        yield opened
+
+
 @pytest.fixture
 def store(path):
-    with contextlib.closing(Store.open(path)) as opened:
-        opened.custody.begin("this", 0)
+    with session(path) as opened:
         yield opened
 
 
@@ -56,7 +69,7 @@ def test_the_marker_is_written_once_for_a_thousand_ids(store, path):
     first = marker.read(path.parent)
     assert first.ids == 1 + marker.BLOCK
     submit(store, marker.BLOCK)
-    assert marker.read(path.parent) == first
+    assert marker.read(path.parent).ids == first.ids
     submit(store)
     assert marker.read(path.parent).ids > first.ids
 
@@ -68,11 +81,119 @@ def test_a_torn_marker_still_shows_that_there_was_a_queue(path):
 
 def test_nothing_is_stored_in_a_replaced_file_and_everything_is_saved(store, path):
     submit(store, 3)
+    path.unlink()
+    path.write_bytes(b"")
+    with pytest.raises(FileGone, match="dibs daemon restart") as lost:
+        submit(store)
+    assert lost.value.is_final
+    assert copies.look(copies.saved(path)).jobs == 3
+
+
+def test_a_file_that_comes_back_is_used_again(store, path):
+    submit(store, 3)
     path.rename(path.with_name("moved"))
     path.write_bytes(b"")
-    with pytest.raises(FileGone, match="dibs daemon restart"):
+    with pytest.raises(FileGone, match="out of reach") as lost:
         submit(store)
+    assert not lost.value.is_final
     assert copies.look(copies.saved(path)).jobs == 3
+    path.with_name("moved").rename(path)
+    assert submit(store) == [4]
+    assert store.custody.gone is None
+    assert not copies.saved(path).exists()
+
+
+def test_a_folder_that_comes_back_is_used_again(tmp_path):
+    home = tmp_path / "home"
+    with session(home / "dibs.db") as store:
+        submit(store)
+        home.rename(tmp_path / "moved")
+        with pytest.raises(FileGone, match="as soon as it is back"):
+            submit(store)
+        assert not home.exists()
+        (tmp_path / "moved").rename(home)
+        assert submit(store) == [2]
+
+
+def test_a_file_that_was_deleted_while_it_was_away_does_not_come_back(store, path):
+    """Not even if another file of the same content takes its place."""
+    submit(store, 3)
+    moved = path.with_name("moved")
+    path.rename(moved)
+    with pytest.raises(FileGone, match="out of reach"):
+        submit(store)
+    content = moved.read_bytes()
+    moved.unlink()
+    path.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(FileGone, match="was deleted or replaced") as lost:
+            submit(store)
+        assert lost.value.is_final
+
+
+def test_a_file_that_others_changed_while_it_was_away_is_not_used_again(store, path):
+    submit(store)
+    moved = path.parent / "moved"
+    moved.mkdir()
+    for end in ("", "-wal", "-shm"):
+        (path.parent / f"dibs.db{end}").rename(moved / f"dibs.db{end}")
+    with pytest.raises(FileGone, match="out of reach"):
+        submit(store)
+    with contextlib.closing(sqlite3.connect(moved / "dibs.db", isolation_level=None)) as other:
+        other.execute("DELETE FROM jobs")
+    for end in ("", "-wal", "-shm"):
+        (moved / f"dibs.db{end}").rename(path.parent / f"dibs.db{end}")
+    for _ in range(2):
+        with pytest.raises(FileGone, match="another program changed") as lost:
+            submit(store)
+        assert lost.value.is_final
+
+
+def test_a_deleted_folder_is_made_again_with_all_jobs_and_the_marker(tmp_path):
+    home = tmp_path / "home"
+    with session(home / "dibs.db") as store:
+        submit(store, 3)
+        shutil.rmtree(home)
+        with pytest.raises(FileGone, match="dibs daemon restart") as lost:
+            submit(store)
+        assert lost.value.is_folder
+    custody.require_queue(home / "dibs.db", 0)
+    assert copies.look(home / "dibs.db").jobs == 3
+
+
+def test_a_new_queue_in_a_deleted_folder_is_left_alone(tmp_path):
+    home = tmp_path / "home"
+    with session(home / "dibs.db") as store:
+        submit(store, 3)
+        shutil.rmtree(home)
+        home.mkdir()
+        marker.write(home, Mark("other", is_open=True))
+        with pytest.raises(FileGone, match="dibs doctor --repair") as lost:
+            submit(store)
+        assert lost.value.is_folder
+    assert marker.read(home).session == "other"
+    assert copies.look(copies.saved(home / "dibs.db")).jobs == 3
+
+
+def left_by_a_crash(path):
+    """Leave a database as a killed daemon does, except that its log was copied into it and removed."""
+    with session(path) as store:
+        submit(store, 3)
+    mark = marker.read(path.parent)
+    assert mark.is_open
+    assert mark.events == 3
+    return mark
+
+
+def test_a_database_that_sqlite_has_completed_after_a_crash_is_accepted(path):
+    mark = left_by_a_crash(path)
+    assert custody.missing(path, mark, 0) is None
+
+
+@pytest.mark.parametrize("change", [{"events": 4}, {"boot": "another"}, {"session": "that"}])
+def test_a_database_that_may_lack_its_last_events_is_missed(path, change):
+    mark = replace(left_by_a_crash(path), **change)
+    assert "dibs.db-wal is gone" in custody.missing(path, mark, 0)
 
 
 def test_a_deleted_log_is_detected_too(store, path):

@@ -21,7 +21,7 @@ from dibs.errors import Bug, MachineError, NotFound, UserError
 from dibs.model import lifecycle, ranks, selectors
 from dibs.model.jobs import BAD, Job, JobId, Outcome, Request, State
 from dibs.scheduling.views import Active, WaitingJob
-from dibs.store import copies, database, rows
+from dibs.store import copies, database, rows, writer
 from dibs.store.writer import SETTLE_AFTER, BatchTally, EventRow, PastAttempt, Reader, Store
 
 REQUESTS = (
@@ -168,11 +168,17 @@ class StoreComparedWithDictionary(RuleBasedStateMachine):
         self.events[job.id].append(EventRow(self.now, type(event).__name__, moved.remark or ""))
         if moved.is_finished:
             past = PastAttempt(
-                *(moved.attempt, moved.outcome, moved.cause, moved.exit_code, moved.signal),
+                *(moved.attempt, moved.outcome.value, moved.cause, moved.exit_code, moved.signal),
                 *(moved.allocation, moved.started_at, moved.finished_at),
             )
             # A job that was given up before it started and is retried is still at its first attempt.
             self.attempts[job.id][moved.attempt - 1 :] = [past]
+        if isinstance(event, lifecycle.Evicted):
+            began = job.started_at if event.started_at is None else event.started_at
+            past = PastAttempt(
+                *(job.attempt, "evicted", None, event.exit_code, event.signal), *(job.allocation, began, event.at)
+            )
+            self.attempts[job.id][job.attempt - 1 :] = [past]
 
     @contextlib.contextmanager
     def _undone(self):
@@ -332,11 +338,14 @@ class StoreComparedWithDictionary(RuleBasedStateMachine):
     @invariant()
     def the_lines_are_as_long_as_jobs_wait_in_them(self):
         kept = self.reader.connection.execute(
-            "SELECT queued, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign "
+            "SELECT queued, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, evictable, "
+            "engine "
             "FROM requests JOIN lines ON request = requests.id"
         )
         # Counters are equal even if one of them has a zero and the other nothing.
-        lengths = Counter({rows.request_of(request): queued for queued, *request in kept})
+        lengths: Counter[Request] = Counter()
+        for queued, *request in kept:
+            lengths[rows.request_of(request)] += queued
         assert lengths == Counter(j.spec.request for j in self.jobs.values() if j.state is State.QUEUED)
 
     @invariant()
@@ -344,7 +353,17 @@ class StoreComparedWithDictionary(RuleBasedStateMachine):
         active = [job for job in self.jobs.values() if job.is_active]
         assert self.reader.active() == active
         assert self.reader.active_devices() == [
-            Active(j.id, j.allocation, j.spec.request.cpus, j.spec.request.mem, j.spec.time_limit_s, j.started_at)
+            Active(
+                j.id,
+                j.allocation,
+                j.spec.request.cpus,
+                j.spec.request.mem,
+                j.spec.time_limit_s,
+                j.started_at,
+                evicted_by=j.evicted_by,
+                leaves_at=j.leaves_at,
+                project=j.spec.project,
+            )
             for j in active
         ]
 
@@ -354,9 +373,13 @@ class StoreComparedWithDictionary(RuleBasedStateMachine):
             (job for job in self.jobs.values() if job.state is State.QUEUED),
             key=lambda job: (-job.spec.priority, job.rank, job.id),
         )
-        heads = [[job for job in queue if job.spec.request == request][:2] for request in REQUESTS]
+        lines: dict[object, list[Job]] = {}
+        for job in queue:
+            lines.setdefault((job.spec.request, job.spec.project), []).append(job)
         expected = {
-            WaitingJob(job.id, job.spec.request, job.spec.priority, rank=job.rank) for head in heads for job in head
+            WaitingJob(job.id, job.spec.request, job.spec.priority, rank=job.rank, project=job.spec.project)
+            for line in lines.values()
+            for job in line[:2]
         }
         found = self.reader.head(2)
         assert len(found) == len(expected)
@@ -441,7 +464,7 @@ def test_each_attempt_of_a_retried_job_keeps_its_result(store):
     run(store, 1, exit_code=3)
     record(store, 1, lifecycle.RetryAsked(4))
     run(store, 1, exit_code=0)
-    assert [(past.attempt, past.outcome) for past in store.attempts(1)] == [(1, Outcome.FAILED), (2, Outcome.DONE)]
+    assert [(past.attempt, past.outcome) for past in store.attempts(1)] == [(1, "failed"), (2, "done")]
 
 
 def test_an_environment_is_stored_once_per_content(store):
@@ -571,12 +594,14 @@ def test_an_impossible_row_is_refused_by_the_schema(store, change):
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO requests VALUES (NULL, -1, '[]', '[]', '', 0, 0, 0.0, 0, 0)",
-        "INSERT INTO requests VALUES (NULL, 1, '0', '[]', '', 0, 0, 0.0, 0, 0)",
-        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, -1, 0)",
-        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, 0, 2)",
-        "INSERT INTO requests SELECT NULL, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign "
-        "FROM requests",
+        "INSERT INTO requests VALUES (NULL, -1, '[]', '[]', '', 0, 0, 0.0, 0, 0, 'no', 'local')",
+        "INSERT INTO requests VALUES (NULL, 1, '0', '[]', '', 0, 0, 0.0, 0, 0, 'no', 'local')",
+        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, -1, 0, 'no', 'local')",
+        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, 0, 2, 'no', 'local')",
+        "INSERT INTO requests SELECT NULL, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, "
+        "evictable, engine FROM requests",
+        "INSERT INTO requests VALUES (NULL, 1, '[]', '[]', '', 0, 0, 0.0, 0, 0, 'maybe', 'local')",
+        "UPDATE jobs SET leaves_at = 1",
         "UPDATE lines SET queued = -1",
         "INSERT INTO batches (at_once) VALUES (0)",
         "INSERT INTO dependencies VALUES (999, 1, 'done')",
@@ -693,6 +718,20 @@ def test_a_preallocated_wal_of_zeros_is_empty(path, sound, zeros):
     log_of(path).write_bytes(bytes(zeros))
     with contextlib.closing(Store.open(path)) as store:
         assert store.counts()["queued"] == 300
+
+
+def test_a_database_that_cannot_be_guarded_is_closed_again(path, monkeypatch):
+    opened = []
+
+    def fail(connection, path):
+        opened.append(connection)
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(writer, "Custody", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        Store.open(path)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
 
 
 def test_a_truncated_file_is_detected_beside_a_preallocated_wal(path, sound):
@@ -830,7 +869,7 @@ def test_the_file_of_an_older_dibs_is_upgraded_after_a_backup(path):
         old.executescript(f"{first} PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
     with contextlib.closing(Store.open(path)) as store:
         assert submit(store) == [1]
-        assert store.runtimes("anything") == []
+        assert store.runtimes(b"anything") == []
     assert [copy.name for copy in copies.numbered(path)] == ["dibs.db.1"]
 
 
@@ -932,7 +971,19 @@ def test_a_sound_file_is_opened(path, sound):
 
 # -- a million jobs -----------------------------------------------------------------------------------------------
 
-EVERY_TURN = ("due", "next_begin", "lines", "head_of_line", "active_devices", "job", "dependants", "outcomes", "counts")
+EVERY_TURN = (
+    "due",
+    "next_begin",
+    "lines",
+    "head_of_line",
+    "active_devices",
+    "waiting_engines",
+    "active_on",
+    "job",
+    "dependants",
+    "outcomes",
+    "counts",
+)
 #: The queries of a move, and of the cleanup every half minute.
 OFTEN = (
     "first_rank",
@@ -954,6 +1005,8 @@ def test_no_query_of_a_turn_or_a_forecast_scans_all_jobs(store, name):
         "now",
         "request",
         "batch",
+        "group",
+        "project",
         "most",
         "id",
         "job",
@@ -963,6 +1016,7 @@ def test_no_query_of_a_turn_or_a_forecast_scans_all_jobs(store, name):
         "rank",
         "moment",
         "event",
+        "engine",
     )
     values = dict.fromkeys(names, 1)
     steps = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {store.queries[name]}", values)]

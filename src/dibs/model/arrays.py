@@ -36,7 +36,7 @@ def parse(text: str) -> Array:
     numbers, percent, limit = text.strip().partition("%")
     ranges = [_range(part, text) for part in numbers.split(",")]
     if sum(len(each) for each in ranges) > MOST:
-        raise UserError(f'expected at most {MOST:,} jobs, got "{text}".', "Submit them in parts.")
+        raise UserError(f'expected at most {MOST:,} jobs, got "{text}".', "Submit them in several calls.")
     at_once = _number(limit, text) if percent else None
     if at_once == 0:
         raise _wrong(text)

@@ -34,7 +34,7 @@ class Hopeless:
 
 def see(job_id: JobId) -> str:
     """Return a hint that tells how to learn more about a dependency."""
-    return f"`dibs why {job_id}` says how that one stands."
+    return f"`dibs why {job_id}` explains its state."
 
 
 def judge(outcomes: Outcomes) -> Met | Open | Hopeless:

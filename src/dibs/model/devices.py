@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import NewType
 
@@ -25,6 +25,30 @@ class Process:
     name: str | None = None
     #: Bytes on the device; None where the driver does not report it.
     memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """A time from which on a device is kept for somebody else, or for another job of ours; wall-clock milliseconds."""
+
+    at: int
+    #: When we may use it again.
+    until: int
+    #: For whom it is kept, as text.
+    why: str
+    #: How long a job without a time limit is expected to run, in seconds.
+    assumed_s: float = 86400.0
+    #: The time for which it is judged.
+    now: int = field(default=0, compare=False)
+
+    @property
+    def is_on(self) -> bool:
+        """Tell whether the device is kept now."""
+        return self.at <= self.now < self.until
+
+    def blocks(self, limit_s: float | None) -> bool:
+        """Tell whether a job that starts now would not have ended by then."""
+        return self.now < self.until and self.now + (limit_s or self.assumed_s) * 1000 > self.at
 
 
 @dataclass(frozen=True)
@@ -65,6 +89,8 @@ class Device:
     worry: str | None = None
     #: Which processes the driver lets compute on it, independent of dibs; None where the driver does not report it.
     compute_mode: str | None = None
+    #: The next reservation that keeps it from us; None if there is none.
+    closure: Closure | None = None
 
     @property
     def obstacle(self) -> str | None:
@@ -74,7 +100,8 @@ class Device:
     def obstacle_to(self, *, ignores_foreign: bool) -> str | None:
         """Return why a job that does or does not tolerate foreign use may not start on it; None if it may."""
         is_minded = not ignores_foreign or self.compute_mode == EXCLUSIVE
-        return self.fault or self.drained or self.settling or (self.foreign if is_minded else None)
+        reserved = self.closure.why if self.closure is not None and self.closure.is_on else None
+        return self.fault or self.drained or reserved or self.settling or (self.foreign if is_minded else None)
 
 
 @dataclass(frozen=True)
@@ -115,18 +142,27 @@ class Inventory:
 
 def with_drained(inventory: Inventory, drained: Mapping[str, str]) -> Inventory:
     """Return the inventory with drained devices marked; the same object if none is drained."""
-    if not drained:
-        return inventory
-    marked = tuple(replace(device, drained=drained.get(device.id)) for device in inventory.devices)
-    return replace(inventory, devices=marked)
+    return _marked(inventory, drained, lambda device: replace(device, drained=drained.get(device.id)))
 
 
 def with_faults(inventory: Inventory, faults: Mapping[DeviceId, str]) -> Inventory:
     """Return the inventory with more faults; the same object if there are none."""
-    if not faults:
-        return inventory
-    marked = tuple(replace(device, fault=device.fault or faults.get(device.id)) for device in inventory.devices)
-    return replace(inventory, devices=marked)
+    return _marked(inventory, faults, lambda device: replace(device, fault=device.fault or faults.get(device.id)))
+
+
+def with_closures(inventory: Inventory, closures: Mapping[DeviceId, Closure]) -> Inventory:
+    """Return the inventory with reservations of devices; the same object if there are none."""
+    return _marked(inventory, closures, lambda device: replace(device, closure=closures.get(device.id)))
+
+
+def _marked(inventory: Inventory, found: Sized, mark: Callable[[Device], Device]) -> Inventory:
+    return replace(inventory, devices=tuple(map(mark, inventory.devices))) if found else inventory
+
+
+def at(inventory: Inventory, now: int) -> Inventory:
+    """Return the inventory as its reservations make it at another time."""
+    closures = {d.id: replace(d.closure, now=now) for d in inventory.devices if d.closure is not None}
+    return with_closures(inventory, closures)
 
 
 class UnknownDevice(ValueError):

@@ -41,7 +41,7 @@ def activated(environ: Mapping[bytes, bytes]) -> str | None:
 def check_given(name: str) -> None:
     """Refuse a variable that dibs sets: a value given by hand would name devices the job does not hold."""
     if name in DEVICE_NAMES:
-        raise UserError(f"-e {name}: dibs sets it to the GPUs the job gets.", "Choose GPUs with --gpu-ids or --prefer.")
+        raise UserError(f"-e {name}: dibs sets it to the assigned GPUs.", "Choose GPUs with --gpu-ids or --prefer.")
     if name.startswith("DIBS_"):
         raise UserError(f"-e {name}: names that begin with DIBS_ are set by dibs itself.")
     if not name or "=" in name or "\0" in name:

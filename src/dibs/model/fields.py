@@ -15,9 +15,11 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from dibs.model.jobs import RETRIED_BY_DEFAULT, After, Request, Trouble, Warn
+from dibs.model import jobs, units
+from dibs.model.jobs import RETRIED_BY_DEFAULT, After, Request, RetryOn, Warn
 
 DEFAULT_PROJECT = "default"
+DEFAULT_GROUP = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Field:
     least: int | None = None
     most: int | None = None
     choices: tuple[str, ...] = ()
+    #: How a plain value is typed after its option.
+    write: Callable[[Any], str] = str
 
 
 def _plain(*options: str, is_shown: bool = True, **more: Any) -> Mapping[str, Field]:
@@ -81,8 +85,8 @@ def _warn(text: str | None) -> Warn | None:
 
 
 @lru_cache(maxsize=64)
-def _troubles(text: str) -> tuple[Trouble, ...]:
-    return tuple(Trouble(word) for word in text.split(",") if word)
+def _troubles(text: str) -> tuple[RetryOn, ...]:
+    return tuple(jobs.parse_retry_on(word) for word in text.split(",") if word)
 
 
 FLAG = Coder(int, bool)
@@ -94,7 +98,7 @@ ARGV = Coder(
     lambda text: None if text is None else tuple(json.loads(text)),
 )
 PAIRS = Coder(WORDS.encode, _pairs)
-TROUBLES = Coder(lambda troubles: ",".join(trouble.value for trouble in troubles), _troubles)
+TROUBLES = Coder(lambda troubles: ",".join(map(jobs.write_retry_on, troubles)), _troubles)
 WARN = Coder(lambda warn: None if warn is None else json.dumps([warn.signal, warn.before_s]), _warn)
 
 #: The source of an environment that came with the submission.
@@ -115,6 +119,8 @@ class JobSpec:
     request: Request = field(default=Request(), metadata=_internal(column=""))
     name: str = field(default="", metadata=_plain("--name", most=SHORT))
     project: str = field(default=DEFAULT_PROJECT, metadata=_plain("--project", least=1, most=200))
+    #: The group whose limit of jobs at once it counts for.
+    group: str = field(default=DEFAULT_GROUP, metadata=_plain("--group", column="job_group", least=1, most=200))
     priority: int = field(default=0, metadata=_plain("--priority", least=-(2**31), most=2**31 - 1))
     #: Overrides the captured environment.
     env: tuple[tuple[str, str], ...] = field(default=(), metadata=_special("env", "--env", coder=PAIRS))
@@ -135,7 +141,7 @@ class JobSpec:
     #: Do not start earlier, in wall-clock milliseconds.
     begin_at: int | None = field(default=None, metadata=_special("begin_at", "--begin"))
     retries: int = field(default=0, metadata=_plain("--retries", least=0, most=1000))
-    retry_on: tuple[Trouble, ...] = field(
+    retry_on: tuple[RetryOn, ...] = field(
         default=RETRIED_BY_DEFAULT, metadata=_special("retry_on", "--retry-on", coder=TROUBLES)
     )
     #: The batch it belongs to, if that batch has rules; 0: none.
@@ -164,6 +170,13 @@ class JobSpec:
     )
     #: Free text.
     comment: str | None = field(default=None, metadata=_plain("--comment", label="comment", least=1, most=LONG))
+    #: Options for the engine's own submission, as typed.
+    engine_options: str = field(default="", metadata=_plain("--slurm", label="engine options", most=LONG))
+    #: The engine that gets it if it would wait longer here than some seconds; None: none. Then it is emptied.
+    overflow: str | None = field(default=None, metadata=_plain("--overflow", label="overflow to", least=1, most=SHORT))
+    overflow_after_s: float | None = field(
+        default=None, metadata=_plain("--overflow-after", least=0, most=10**9, write=units.write_duration)
+    )
     #: Id and name of the sweep it is a run of; None: no sweep.
     sweep_id: int | None = field(default=None, metadata=_internal(column="sweep"))
     sweep: str | None = field(default=None, metadata=_internal(column=""))
@@ -209,6 +222,8 @@ REQUEST = (
     Field("limit_s", "time_limit_s", ("--time",)),
     Field("vram", "vram", ("--vram",), is_plain=True),
     Field("ignore_foreign", "ignore_foreign", ("--ignore-foreign",), is_plain=True),
+    Field("evictable", "evictable", ("--evictable",)),
+    Field("engine", "engine", ("--engine",), is_plain=True),
 )
 ALL = (*SPEC, *REQUEST)
 PLAIN = tuple(own for own in SPEC if own.is_plain)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType, overload
 
 from dibs.model import units
 from dibs.model.devices import DeviceId
@@ -59,10 +59,17 @@ class Cause(enum.Enum):
     START = "start"
     DEPENDENCY = "dependency"
     LOST = "lost"
+    #: A rule of its sweep stopped it, because others do better. It counts neither as failed nor as cancelled by a user.
+    EARLY = "early"
 
 
 #: Prefix of the tag that names the program which holds a job and will release it.
 HELD_BY = "held-by:"
+#: The engine that is this machine.
+LOCAL = "local"
+
+#: Whether a job is evictable: the words of `--evictable`.
+NO, YES, AUTO = EVICTABLE = ("no", "yes", "auto")
 
 PRIORITIES = {"low": -10, "normal": 0, "high": 10, "urgent": 100}
 
@@ -87,6 +94,15 @@ class Request:
     vram: int = 0
     #: Whether it may start on a device that somebody uses without a lease.
     ignore_foreign: bool = False
+    #: Whether it gives its devices up to ordinary jobs: `YES`, `NO`, or `AUTO` once it writes checkpoints.
+    evictable: str = NO
+    #: Where it runs: `LOCAL`, or the name of a cluster in the settings. Each engine has lines of its own.
+    engine: str = LOCAL
+
+    @property
+    def is_evictable(self) -> bool:
+        """Tell whether it is evictable from its first second, and so counts against nobody."""
+        return self.evictable == YES
 
     @property
     def is_exact(self) -> bool:
@@ -132,8 +148,25 @@ class Trouble(enum.Enum):
     TIMEOUT = "timeout"
 
 
+#: What `--retry-on` accepts: a kind of failure, or an exit code.
+RetryOn = Trouble | int
 #: Timeouts are not retried by default: the job would most likely time out again.
-RETRIED_BY_DEFAULT = (Trouble.FAIL, Trouble.OOM, Trouble.LOST)
+RETRIED_BY_DEFAULT: tuple[RetryOn, ...] = (Trouble.FAIL, Trouble.OOM, Trouble.LOST)
+MOST_EXIT_CODE = 255
+
+
+def parse_retry_on(word: str) -> RetryOn:
+    """Return what a word of `--retry-on` means; raise ValueError for any other word."""
+    if not word.isdecimal():
+        return Trouble(word)
+    if not word.isascii() or len(word) > len(str(MOST_EXIT_CODE)) or not 1 <= int(word) <= MOST_EXIT_CODE:
+        raise ValueError(word)
+    return int(word)
+
+
+def write_retry_on(what: RetryOn) -> str:
+    """Return the word of `--retry-on` for a kind of failure or an exit code."""
+    return what.value if isinstance(what, Trouble) else str(what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +192,11 @@ class Member(NamedTuple):
     point: str | None = None
     params: str | None = None
     folder: str | None = None
+
+    @classmethod
+    def of_spec(cls, spec: JobSpec) -> Member:
+        """Return the own fields of a job."""
+        return cls(spec.command, spec.name, spec.index, spec.place, spec.argv, spec.point, spec.params, spec.folder)
 
     def spec_from(self, spec: JobSpec) -> JobSpec:
         """Return the spec of this job, based on the shared one."""
@@ -197,6 +235,27 @@ class Job:
     remark: str | None = None
     #: Its position among waiting jobs of the same priority: see `ranks`.
     rank: str = ""
+    #: How often it was evicted, and the user for whom it was last.
+    evictions: int = 0
+    evicted_by: str = ""
+    #: When it has given up its devices at the latest; None: it is not being evicted.
+    leaves_at: int | None = None
+    #: Run time of its evicted attempts that their checkpoints kept, and that was lost.
+    saved_ms: int = 0
+    lost_ms: int = 0
+    #: What its engine calls the current start, and the node it runs on; None on this machine, and until known.
+    engine_ref: str | None = None
+    node: str | None = None
+
+    @property
+    def engine(self) -> str:
+        """Return the engine it runs on."""
+        return self.spec.request.engine
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether it runs on this machine."""
+        return self.spec.request.engine == LOCAL
 
     @property
     def array_id(self) -> JobId:
@@ -232,6 +291,40 @@ class Job:
 def holder_of(tags: Sequence[str]) -> str | None:
     """Return the program that the tags of a job name as its holder."""
     return next((tag.removeprefix(HELD_BY) for tag in tags if tag.startswith(HELD_BY)), None)
+
+
+class CommandLines(Sequence[Member]):
+    """Jobs that differ only in their command lines. Each is made when it is needed: a million must not fill the memory.
+
+    `name` is that of all of them; None: each has the name of its program.
+    """
+
+    def __init__(self, text: str, name: str | None) -> None:
+        self._text = text
+        self._name = name
+        self._count = text.count("\n") + 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Member]:
+        for line in self.lines():
+            yield Member(line, self._name or default_name(line))
+
+    @overload
+    def __getitem__(self, place: int) -> Member: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Member]: ...
+    def __getitem__(self, place: int | slice) -> Member | Sequence[Member]:
+        return list(self)[place]
+
+    def lines(self) -> Iterator[str]:
+        """Return the command lines one by one."""
+        start = 0
+        while (end := self._text.find("\n", start)) >= 0:
+            yield self._text[start:end]
+            start = end + 1
+        yield self._text[start:]
 
 
 def default_name(command: str, argv: Sequence[str] | None = None) -> str:

@@ -57,8 +57,8 @@ class Ended(Event):
     not_started: str | None = None
     #: Its last output, or the kernel, reports that memory ran out.
     out_of_memory: bool = False
-    #: Which device rule it broke, if it was stopped for that.
-    misused: str | None = None
+    #: Why a rule stopped it: how it used a device, or how other runs do; None: a user did, or nobody.
+    stopped_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,25 @@ class CannotStart(Event):
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class EvictAsked(Event):
+    """It has to give up its devices for an ordinary job, and is stopped for that."""
+
+    #: The user who waits, and when the devices are free at the latest.
+    user: str
+    leaves_at: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted(Event):
+    """It was stopped because of `EvictAsked` and did not complete; it waits for its next attempt."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: int | None = None
+
+
 class CancelAsked(Event):
     """A user cancelled it."""
 
@@ -86,6 +105,13 @@ class CancelAsked(Event):
 @dataclass(frozen=True, slots=True)
 class Misused(Event):
     """It uses a device in a way it may not, and is stopped for that."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedEarly(Event):
+    """A rule of its sweep stops it: other runs do better."""
 
     why: str
 
@@ -154,7 +180,10 @@ TRANSITIONS: dict[tuple[State, type[Event]], State] = {
     (S.RUNNING, Paused): S.PAUSED,
     (S.RUNNING, CancelAsked): S.STOPPING,
     (S.RUNNING, Misused): S.STOPPING,
+    (S.RUNNING, EvictAsked): S.STOPPING,
+    (S.PAUSED, EvictAsked): S.STOPPING,
     (S.PAUSED, Misused): S.STOPPING,
+    (S.RUNNING, StoppedEarly): S.STOPPING,
     (S.PAUSED, Resumed): S.RUNNING,
     (S.PAUSED, Ended): S.FINISHED,
     (S.PAUSED, LostTrack): S.FINISHED,
@@ -164,6 +193,9 @@ TRANSITIONS: dict[tuple[State, type[Event]], State] = {
     (S.STOPPING, Ended): S.FINISHED,
     (S.STOPPING, LostTrack): S.FINISHED,
     (S.STOPPING, Orphaned): S.STOPPING,
+    # A job that is being evicted can still be cancelled.
+    (S.STOPPING, CancelAsked): S.STOPPING,
+    (S.STOPPING, Evicted): S.QUEUED,
     # An abandoned start must not requeue a job that is being stopped.
     (S.STOPPING, GivenUp): S.FINISHED,
     (S.FINISHED, RetryAsked): S.QUEUED,
@@ -171,7 +203,7 @@ TRANSITIONS: dict[tuple[State, type[Event]], State] = {
 }
 
 #: The remark on a job that can never run because of `{need}`.
-NEED_FAILED = "job {need}, which it waited for, did not succeed"
+NEED_FAILED = "job {need}, a dependency, did not succeed"
 #: Runners that may die before committing until the job counts as unable to start.
 MOST_DEAD_STARTS = 3
 
@@ -186,34 +218,48 @@ def advance(job: Job, event: Event) -> Job:
     state = TRANSITIONS.get((job.state, type(event)))
     if state is None:
         raise Bug(f"job {job.id} is {job.word}: {type(event).__name__} cannot happen to it.")
+    # These two happen to every job, and each copy of one costs more than all the rest.
+    if isinstance(event, Placed):
+        start = job.start + 1
+        return replace(job, state=state, remark=None, start=start, allocation=event.devices, engine_ref=None, node=None)
+    if isinstance(event, Ended):
+        return _end(job, event)
     moved = replace(job, state=state, remark=None)
     match event:
-        case Placed(devices=devices):
-            return replace(moved, start=job.start + 1, allocation=devices)
         case GivenUp(at, why, runner_died) if state is S.QUEUED:
             dead = job.dead_starts + runner_died
-            return replace(moved, allocation=(), dead_starts=dead, remark=why)
+            return replace(moved, allocation=(), dead_starts=dead, remark=why, engine_ref=None, node=None)
         case GivenUp(at):
             return _finish(moved, at, Outcome.CANCELLED)
         case Started(at, pid):
             return replace(moved, started_at=at, pid=pid)
-        case Ended():
-            return _end(moved, event)
         case LostTrack(at, why):
-            return replace(_finish(moved, at, Outcome.LOST, Cause.LOST), remark=why)
+            return _finish(moved, at, Outcome.LOST, Cause.LOST, remark=why)
         case CannotStart(at, why):
-            return replace(_finish(moved, at, Outcome.FAILED, Cause.START), remark=why)
+            return _finish(moved, at, Outcome.FAILED, Cause.START, remark=why)
         case Misused(why=why):
             return replace(moved, remark=why)
+        case StoppedEarly(why=why):
+            # The cause is kept until the end, which may come in another daemon.
+            return replace(moved, cause=Cause.EARLY, remark=f"stopped early: {why}")
+        case EvictAsked(_, user, leaves_at):
+            return replace(moved, evicted_by=user, leaves_at=leaves_at)
+        case Evicted():
+            evicted = _fresh(moved, attempt=job.attempt + 1, retried=job.retried)
+            return replace(evicted, evictions=job.evictions + 1)
         case HoldAsked(why=why):
             return replace(moved, remark=why or None)
         case Orphaned():
-            return replace(moved, remark="its runner is gone; the command still runs, and how it ends cannot be known")
+            return replace(
+                moved, remark="its runner is gone; the command is still running, but its result will be unknown"
+            )
         case CancelAsked(at) if state is S.FINISHED:
             return _finish(moved, at, Outcome.CANCELLED)
+        case CancelAsked():
+            return replace(moved, remark=job.remark, leaves_at=None)
         case NeedFailed(at, need):
             why = NEED_FAILED.replace("{need}", str(need))
-            return replace(_finish(moved, at, Outcome.CANCELLED, Cause.DEPENDENCY), remark=why)
+            return _finish(moved, at, Outcome.CANCELLED, Cause.DEPENDENCY, remark=why)
         case NeedRetried():
             # Usually it never ran, so there is no previous attempt.
             return _fresh(moved, attempt=job.attempt + (job.start > 0))
@@ -224,37 +270,54 @@ def advance(job: Job, event: Event) -> Job:
 
 
 def _end(job: Job, event: Ended) -> Job:
+    outcome, cause, remark = _verdict(job, event)
     started = event.started_at if event.started_at is not None else job.started_at
-    job = replace(job, exit_code=event.exit_code, signal=event.signal, started_at=started)
+    return replace(
+        job, state=S.FINISHED, finished_at=event.at, outcome=outcome, cause=cause, leaves_at=None, remark=remark,
+        exit_code=event.exit_code, signal=event.signal, started_at=started,
+    )  # fmt: skip
+
+
+def _verdict(job: Job, event: Ended) -> tuple[Outcome, Cause | None, str | None]:
+    """Return how a job ended: the outcome, its cause, and a remark."""
     if event.not_started is not None:
         # A command that could not start has failed, even if somebody cancelled the job in the meantime.
-        return replace(_finish(job, event.at, Outcome.FAILED, Cause.START), remark=event.not_started)
+        return Outcome.FAILED, Cause.START, event.not_started
     if event.timed_out:
-        return _finish(job, event.at, Outcome.TIMEOUT, Cause.TIMEOUT)
-    if event.was_stopped and event.misused is not None:
-        return replace(_finish(job, event.at, Outcome.FAILED, Cause.GPU), remark=event.misused)
-    if event.was_stopped:
-        return _finish(job, event.at, Outcome.CANCELLED)
+        return Outcome.TIMEOUT, Cause.TIMEOUT, None
+    if event.was_stopped and job.cause is Cause.EARLY:
+        return Outcome.CANCELLED, Cause.EARLY, event.stopped_for or "stopped early"
+    if event.was_stopped and event.stopped_for is not None:
+        return Outcome.FAILED, Cause.GPU, event.stopped_for
+    if event.was_stopped and job.leaves_at is None:
+        return Outcome.CANCELLED, None, None
     if event.out_of_memory and (event.signal is not None or event.exit_code):
-        return _finish(job, event.at, Outcome.FAILED, Cause.OOM)
+        return Outcome.FAILED, Cause.OOM, None
     if event.signal is not None:
-        return _finish(job, event.at, Outcome.FAILED, Cause.SIGNAL)
+        return Outcome.FAILED, Cause.SIGNAL, None
     if event.exit_code:
-        return _finish(job, event.at, Outcome.FAILED, Cause.EXIT)
+        return Outcome.FAILED, Cause.EXIT, None
     if event.exit_code is None:
         raise Bug(f"job {job.id} ended without an exit code, a signal or a reason.")
-    return _finish(job, event.at, Outcome.DONE)
+    return Outcome.DONE, None, None
 
 
-def _finish(job: Job, at: int, outcome: Outcome, cause: Cause | None = None) -> Job:
-    return replace(job, state=S.FINISHED, finished_at=at, outcome=outcome, cause=cause)
+def _finish(job: Job, at: int, outcome: Outcome, cause: Cause | None = None, remark: str | None = None) -> Job:
+    return replace(job, state=S.FINISHED, finished_at=at, outcome=outcome, cause=cause, leaves_at=None, remark=remark)
 
 
 def _fresh(job: Job, *, attempt: int, retried: int = 0) -> Job:
     return replace(
         job, attempt=attempt, retried=retried, start=0, dead_starts=0, allocation=(), pid=None,
-        outcome=None, cause=None, exit_code=None, signal=None, started_at=None, finished_at=None,
+        outcome=None, cause=None, exit_code=None, signal=None, started_at=None, finished_at=None, leaves_at=None,
+        engine_ref=None, node=None,
     )  # fmt: skip
+
+
+def is_evicted(job: Job, event: Ended) -> bool:
+    """Tell whether a job that ended did so because it was evicted; one that completed meanwhile is done."""
+    is_complete = event.exit_code == 0 and event.signal is None
+    return job.leaves_at is not None and event.was_stopped and not event.timed_out and not is_complete
 
 
 def trouble(job: Job) -> Trouble | None:
@@ -279,7 +342,14 @@ def ran_out_sharing(job: Job) -> bool:
 
 def wants_retry(job: Job) -> bool:
     """Tell whether a finished job is to be retried automatically."""
-    return job.retried < job.spec.retries and trouble(job) in job.spec.retry_on
+    return job.retried < job.spec.retries and (
+        trouble(job) in job.spec.retry_on or (job.outcome is Outcome.FAILED and _shell_code(job) in job.spec.retry_on)
+    )
+
+
+def _shell_code(job: Job) -> int | None:
+    """Return the exit code that a shell would see: a signal counts as 128 and its number."""
+    return job.exit_code if job.signal is None else 128 + job.signal
 
 
 def diagram() -> str:

@@ -31,15 +31,13 @@ class Directive:
 def check(body: bytes, name: str) -> None:
     """Refuse a file that cannot be a script."""
     if b"\0" in body:
-        raise UserError(f"{name} is not a script but a program or data.", "Queue it as a command, without --script.")
+        raise UserError(f"{name} is a binary file, not a script.", "Submit it as a command, without --script.")
     if not body.strip():
         raise UserError(f"{name} is empty; expected a script.")
     if len(body) > LONGEST_BYTES:
         raise UserError(f"{name} has {len(body):,} bytes; a script may have {LONGEST_BYTES:,}.")
     if b"\r\n" in body:
-        raise UserError(
-            f"{name} has Windows line ends, which no shell understands.", f"Run `sed -i 's/\\r$//' {name}`."
-        )
+        raise UserError(f"{name} has Windows line endings.", f"Run `sed -i 's/\\r$//' {name}`.")
 
 
 def is_script(body: bytes) -> bool:

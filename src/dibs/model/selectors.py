@@ -41,7 +41,7 @@ class InState:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Jobs whose `field` (name, project, tag, sweep) matches a glob."""
+    """Jobs whose `field` (name, project, group, tag, sweep) matches a glob."""
 
     field: str
     pattern: str
@@ -88,7 +88,7 @@ GROUP_WORDS = {
     "unfinished": tuple(s.value for s in State if s is not State.FINISHED),
     "active": tuple(s.value for s in State if s in ACTIVE),
 }
-FIELDS = ("name", "project", "tag", "sweep")
+FIELDS = ("name", "project", "group", "tag", "sweep")
 #: Maximum number of words and parts other than ids in one selection. SQLite limits expressions to a depth of 1000.
 MOST_PARTS = 500
 #: Maximum length of a glob: more than any name has, less than SQLite's limit.

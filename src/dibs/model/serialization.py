@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, overload
 
-from dibs.model import fields
+from dibs.model import fields, jobs
 from dibs.model.devices import Inventory, indices
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import Job, Request, Warn
+from dibs.model.jobs import Job
 
 #: Names whose values are masked in every output.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
@@ -81,6 +81,9 @@ def job_to_json(
         "gpu_ids": list(job.allocation),
         "gpu_indices": list(indices(inventory, job.allocation)),
         "attempt": job.attempt,
+        "evictions": job.evictions,
+        "saved_s": job.saved_ms / 1000,
+        "lost_s": job.lost_ms / 1000,
         "pid": job.pid,
         "exit_code": job.exit_code,
         "signal": job.signal,
@@ -91,8 +94,8 @@ def job_to_json(
         "stderr": stderr,
         "sweep": spec.sweep,
         "params": None if spec.params is None else json.loads(spec.params),
-        "engine": "local",
-        "engine_ref": None,
+        "engine_ref": job.engine_ref,
+        "node": job.node,
         "remark": job.remark,
         "dir": spec.folder,
         "batch": spec.batch or None,
@@ -109,35 +112,27 @@ def spec_to_json(spec: JobSpec) -> dict[str, Any]:
 
 
 def _spec_to_json(spec: JobSpec) -> dict[str, Any]:
-    request = spec.request
+    request, warn = spec.request, spec.warn
     return fields.shown(spec) | {
         "argv": list(spec.argv) if spec.argv is not None else None,
         "gpus": request.gpus,
         "cpus": request.cpus or None,
         "mem": request.mem or None,
         "vram": request.vram or None,
+        "evictable": request.evictable if request.evictable == jobs.AUTO else request.is_evictable,
         "time_limit_s": request.limit_s,
+        "engine": request.engine,
         "after": [{"id": need.id, "when": need.when.value} for need in spec.after],
         "begin_at": moment(spec.begin_at),
-        "retry_on": [trouble.value for trouble in spec.retry_on],
+        "retry_on": [jobs.write_retry_on(what) for what in spec.retry_on],
         "index": spec.index,
         "tags": list(spec.tags),
-        "warn": warn_to_json(spec.warn),
+        "warn": None if warn is None else {"signal": warn.signal, "before_s": warn.before_s},
         "metric": dict(spec.metrics),
-        "request": request_to_json(request),
+        "request": {
+            "gpu_ids": list(request.gpu_ids),
+            "prefer": list(request.prefer),
+            "gpu_type": request.gpu_type,
+            "ignore_foreign": request.ignore_foreign,
+        },
     }
-
-
-def request_to_json(request: Request) -> dict[str, Any]:
-    """Return the JSON of the device selection."""
-    return {
-        "gpu_ids": list(request.gpu_ids),
-        "prefer": list(request.prefer),
-        "gpu_type": request.gpu_type,
-        "ignore_foreign": request.ignore_foreign,
-    }
-
-
-def warn_to_json(warn: Warn | None) -> dict[str, Any] | None:
-    """Return the JSON of a warning signal."""
-    return None if warn is None else {"signal": warn.signal, "before_s": warn.before_s}

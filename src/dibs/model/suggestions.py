@@ -1,8 +1,20 @@
-"""Suggestions for mistyped words: the nearest known word, if one is close enough."""
+"""Help in error messages: the place of the mistake, and the nearest known word if one is close enough."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from dibs.errors import UserError
+
+
+@contextmanager
+def inside(where: str) -> Iterator[None]:
+    """Put a place, or an option, before the messages of user errors."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where} {error.message}", error.hint) from None
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import stat
 
+from dibs.system.lean import closing_fd
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence, Set
@@ -45,6 +47,19 @@ def write(home: str, key: str, context: bytes, calls: Sequence[bytes]) -> None:
     table = b"".join(mark.to_bytes(8, "little") for mark in marks)
     _write_new(path_of(home, key), (BUNDLE_HEAD, table, *parts))
     _sync_folder(path_of(home, key))
+
+
+def copy(home: str, target: str, key: str) -> None:
+    """Copy the calls of a key to another folder, unless they are there."""
+    path = path_of(target, key)
+    if os.path.exists(path):
+        return
+    with open(open_own(path_of(home, key)), "rb") as file:
+        content = file.read()
+    os.makedirs(f"{target}/{FOLDER}", mode=0o700, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}"
+    _write_new(fresh, (content,))
+    os.rename(fresh, path)
 
 
 def read(home: str, key: str, number: int) -> tuple[bytes, bytes]:
@@ -159,11 +174,8 @@ def _write_new(path: str, parts: Sequence[bytes]) -> None:
 
 def _sync_folder(path: str) -> None:
     """Make the name of a file survive a power cut."""
-    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def words(program: Sequence[str], key: str, number: int) -> list[str]:

@@ -141,17 +141,22 @@ def look(path: Path) -> Glance | None:
 
 
 def best(path: Path) -> Glance | None:
-    """Return the copy that knows most, the database itself included if it can be read; None if there is none."""
+    """Return the copy that knows most, the database itself included if it can be read; None if there is none.
+
+    A complete copy comes first, even if a new queue was used for longer.
+    """
     with contextlib.suppress(sqlite3.Error, OSError):
         if path.exists() and path.stat().st_size:
             make(path, is_pruned=False)
-    found = [glance for copy in (*numbered(path), saved(path)) if (glance := look(copy)) is not None]
+    if (complete := look(saved(path))) is not None:
+        return complete
+    found = [glance for copy in numbered(path) if (glance := look(copy)) is not None]
     return max(found, key=lambda glance: (glance.events, glance.path.stat().st_mtime), default=None)
 
 
-def put_back(copy: Path, path: Path) -> Path | None:
-    """Put a copy in the database's place; return the folder with the files that were there."""
-    aside = set_aside(path)
+def put_back(copy: Path, path: Path, also: str = "") -> Path | None:
+    """Put a copy in the database's place; return the folder with the files that were there, `also` among them."""
+    aside = set_aside(path, also)
     partial = path.with_name(f"{path.name}.partial")
     shutil.copyfile(copy, partial)
     partial.chmod(0o600)
@@ -162,9 +167,10 @@ def put_back(copy: Path, path: Path) -> Path | None:
     return aside
 
 
-def set_aside(path: Path) -> Path | None:
+def set_aside(path: Path, also: str = "") -> Path | None:
     """Move the files of a database into a new folder beside the copies; return it, or None if there are none."""
-    there = [file for end in ("", "-wal", "-shm", "-suspect") if (file := path.with_name(path.name + end)).exists()]
+    names = [path.name + end for end in ("", "-wal", "-shm", "-suspect")] + ([also] if also else [])
+    there = [file for name in names if (file := path.with_name(name)).exists()]
     if not there:
         return None
     number = 1 + max((int(old.suffix[1:]) for old in _folder(path).glob("replaced.*")), default=0)

@@ -6,20 +6,29 @@ Uses the marker beside the database (`marker`) and the copies of it (`copies`). 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from dibs.errors import MachineError
+from dibs.errors import DibsError, MachineError
 from dibs.store import copies, database, marker
 from dibs.store.marker import Mark
+from dibs.system import paths, processes
 
 REPAIR = "`dibs doctor --repair` restores it from a copy and from the folders of the jobs."
 
 
 class FileGone(MachineError):
-    """The database was deleted or replaced while it was in use; nothing more is stored in it."""
+    """The database is not in its place; nothing is stored in it."""
+
+    def __init__(self, message: str, hint: str, *, is_final: bool = False, is_folder: bool = False) -> None:
+        super().__init__(f"nothing was changed: {message}", hint)
+        #: Whether it cannot come back: it was deleted, or others changed it. Otherwise it is out of reach.
+        self.is_final = is_final
+        #: Whether the whole state folder was deleted, so that no client finds this daemon any more.
+        self.is_folder = is_folder
 
 
 class Custody:
@@ -27,38 +36,92 @@ class Custody:
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
-        #: Set when the file was deleted or replaced; then nothing is stored any more. Read from any thread.
+        #: Set while the file is not in its place; then nothing is stored. Read from any thread.
         self.gone: FileGone | None = None
         self._connection = connection
         # As text: turning a path into it takes longer than the system call.
         self._names = str(path), str(database.log_of(path))
-        self._file, self._log = map(_file_at, self._names)
+        self._marker = str(path.parent / marker.NAME)
+        self._files = tuple(map(_file_at, self._names))
+        # They tell whether a file was deleted. Only descriptors of this kind can be closed without releasing the locks
+        # of SQLite.
+        self._descriptors = [os.open(name, os.O_PATH | os.O_CLOEXEC) for name in self._names]
+        self._version = self._data_version()
         #: None until a session begins: then no ids are reserved.
         self._mark: Mark | None = None
 
+    def close(self) -> None:
+        """Release the descriptors."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
     def require_file(self) -> None:
         """Raise if the name no longer leads to the file that was opened. Costs one system call."""
-        if self.gone is not None or _file_at(self._names[0]) != self._file:
-            raise self._lost()
+        if self.gone is not None or _file_at(self._names[0]) != self._files[0]:
+            self._require_return()
 
     def require_log(self) -> None:
         """Raise if the log was deleted; without it, the file is older than what was stored."""
-        if self.gone is not None or _file_at(self._names[1]) != self._log:
-            raise self._lost()
+        if self.gone is not None or _file_at(self._names[1]) != self._files[1]:
+            self._require_return()
 
-    def _lost(self) -> FileGone:
-        """Return the error for a lost file; save everything in a copy first."""
-        if self.gone is None or not copies.saved(self.path).exists():
-            self.gone = self._save()
-        return self.gone
+    def _require_return(self) -> None:
+        """Raise, unless file and log were only out of reach and are back as they were."""
+        is_final = self.gone is not None and self.gone.is_final
+        if is_final or not self._is_in_place() or self._data_version() != self._version:
+            self.gone = self._loss()
+            raise self.gone
+        # Otherwise it would look like the copy of a deleted database.
+        copies.saved(self.path).unlink(missing_ok=True)
+        self.gone = None
 
-    def _save(self) -> FileGone:
-        what = f"nothing was changed: {self.path} or its log was deleted or replaced while the daemon used it"
+    def _is_in_place(self) -> bool:
+        return tuple(map(_file_at, self._names)) == self._files
+
+    def _data_version(self) -> int:
+        """Return a number that changes when another connection changes the content."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _loss(self) -> FileGone:
+        """Return the error for a file that is not in its place; save everything in a copy first."""
+        if self._is_in_place():
+            what = f"another program changed {self.path} while it was out of reach."
+            return FileGone(what, "`dibs daemon restart` reads it again.", is_final=True)
+        is_deleted = any(map(_is_deleted, self._descriptors))
+        if self.gone is not None and self.gone.is_final == is_deleted and copies.saved(self.path).exists():
+            return self.gone
+        return self._save_deleted() if is_deleted else self._save_unreachable()
+
+    def _save_deleted(self) -> FileGone:
+        home, mark = self.path.parent, None
+        what = f"{self.path} or its log was deleted or replaced while the daemon used it"
         try:
+            mark = marker.read(home)
+            if not home.exists():
+                paths.prepare(home)
             copy = copies.save(self._connection, self.path)
-        except (OSError, sqlite3.Error) as error:
-            return FileGone(f"{what}, and the jobs cannot be saved ({error}).", "Make room; the daemon tries again.")
-        return FileGone(f"{what}. All jobs are saved in {copy}.", "`dibs daemon restart` brings them back.")
+            if mark is None and self._mark is not None:
+                marker.write(home, self._mark)
+        except (OSError, sqlite3.Error, DibsError) as error:
+            why = f"{what}, and the jobs cannot be saved ({error})."
+            return FileGone(why, "Make room; the daemon tries again.", is_final=True)
+        is_other_queue = mark is not None and not self._is_ours(mark)
+        cure = "`dibs doctor --repair`" if is_other_queue else "`dibs daemon restart`"
+        what, hint = f"{what}. All jobs are saved in {copy}.", f"{cure} brings them back."
+        return FileGone(what, hint, is_final=True, is_folder=mark is None or is_other_queue)
+
+    def _save_unreachable(self) -> FileGone:
+        what = f"{self.path} or its log is out of reach: it was moved, or its disk does not answer."
+        hint = "It is used again as soon as it is back"
+        with contextlib.suppress(OSError, sqlite3.Error):
+            mark = marker.read(self.path.parent)
+            if mark is not None and self._is_ours(mark):
+                what = f"{what} All jobs are saved in {copies.save(self._connection, self.path)}."
+                hint = f"{hint}; otherwise `dibs daemon restart` restores them"
+        return FileGone(what, f"{hint}.")
+
+    def _is_ours(self, mark: Mark) -> bool:
+        return self._mark is not None and mark.session == self._mark.session
 
     def announce(self, session: str, stored: str | None) -> None:
         """Note the session that is about to be stored in the database. Call `begin` after the commit.
@@ -68,14 +131,20 @@ class Custody:
         mark = marker.read(self.path.parent) or Mark()
         marker.write(self.path.parent, replace(mark, session=stored or mark.session, next=session))
 
-    def begin(self, session: str, last_id: int) -> None:
-        """Note that the database is in use, and that no id above `last_id` was given."""
-        self._write(Mark(session, is_open=True, ids=last_id))
+    def begin(self, session: str, last_id: int, events: int) -> None:
+        """Note that the database is in use, that no id above `last_id` was given, and the number of the last event."""
+        self._write(Mark(session, is_open=True, ids=last_id, events=events, boot=processes.boot_id()))
 
     def reserve(self, last_id: int) -> None:
         """Note that ids up to `last_id` are given: they must not be given again if the database is lost."""
         if self._mark is not None and last_id > self._mark.ids:
             self._write(replace(self._mark, ids=last_id + marker.BLOCK))
+
+    def count(self, events: int) -> None:
+        """Note the number of the last event after a commit. This does not wait for the disk."""
+        if self._mark is not None and events != self._mark.events:
+            self._mark = replace(self._mark, events=events)
+            marker.count(self._marker, events)
 
     def end(self, last_id: int, events: int) -> None:
         """Note that the database is complete without its log, because it is closed next."""
@@ -86,6 +155,14 @@ class Custody:
     def _write(self, mark: Mark) -> None:
         marker.write(self.path.parent, mark)
         self._mark = mark
+
+
+def _is_deleted(descriptor: int) -> bool:
+    try:
+        return os.fstat(descriptor).st_nlink == 0
+    except OSError:
+        # The disk does not answer; it may do so later.
+        return False
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
@@ -117,10 +194,16 @@ def missing(path: Path, mark: Mark | None, highest_id: int) -> str | None:
     if mark is None or not mark.is_open or database.has_entries(log):
         return None
     there = copies.look(path)
-    if there is not None and there.session == copies.COPY:
-        # Somebody put a copy in its place, which needs no log.
+    if there is not None and (there.session == copies.COPY or _is_complete(there, mark)):
+        # Somebody put a copy in its place, or opened it with SQLite, which then copied the log into it.
         return None
     return f"{log} is gone, and with it what was recorded last"
+
+
+def _is_complete(there: copies.Glance, mark: Mark) -> bool:
+    """Tell whether a database has all that was stored. After a power cut the marker may have missed the last events."""
+    is_ours = there.session in (mark.session, mark.next)
+    return is_ours and mark.boot == processes.boot_id() and there.events >= mark.events
 
 
 def _put_saved_back(path: Path, mark: Mark | None) -> bool:
@@ -135,7 +218,10 @@ def _put_saved_back(path: Path, mark: Mark | None) -> bool:
 def put_back(copy: copies.Glance, mark: Mark | None) -> Path | None:
     """Put a copy in the place of the database and mark it so; return the folder with what was there."""
     path = copy.path.parent.parent / copy.path.stem
-    aside = copies.put_back(copy.path, path)
+    is_saved = copy.path == copies.saved(path)
+    # Folders of another queue, which began after the state folder was deleted, belong to other jobs with these ids.
+    is_other_queue = is_saved and mark is not None and copy.session not in (mark.session, mark.next)
+    aside = copies.put_back(copy.path, path, "jobs" if is_other_queue else "")
     ids = max(copy.last_id, mark.ids if mark else 0)
     marker.write(path.parent, Mark(copy.session or "", ids=ids, events=copy.events))
     return aside

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dibs.errors import MachineError, UserError
 from dibs.store import copies, rows
+from dibs.system.lean import closing_fd
 
 #: "dibs" in ASCII: distinguishes our files from other SQLite files.
 APPLICATION_ID = 0x64696273
@@ -54,7 +55,11 @@ def named_queries() -> dict[str, str]:
         name, _, body = block.partition("\n")
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         queries[name.strip()] = "\n".join(lines).strip()
-    fills = {"{columns}": queries["columns"]} | rows.spec_fills()
+    fills = {
+        "{columns}": queries["columns"],
+        "{sweep}": queries["sweep_columns"],
+        "{stranger}": queries["stranger"],
+    } | rows.spec_fills()
     for mark, text in fills.items():
         queries = {name: query.replace(mark, text) for name, query in queries.items()}
     return queries
@@ -178,8 +183,7 @@ def has_entries(log: Path) -> bool:
 
 def _prepare_log(path: Path) -> None:
     """Allocate the log. SQLite ignores what follows the last entry, and zeros are no entry."""
-    fd = os.open(log_of(path), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
+    with closing_fd(os.open(log_of(path), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)) as fd:
         size = os.fstat(fd).st_size
         try:
             while (end := os.fstat(fd).st_size) < LOG_BYTES:
@@ -187,8 +191,6 @@ def _prepare_log(path: Path) -> None:
         except OSError:
             # The disk is full: without the allocation we are only slower, and leave the space to others.
             os.ftruncate(fd, size)
-    finally:
-        os.close(fd)
 
 
 def _suspicion(path: Path) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dibs.errors import UserError
@@ -47,6 +47,16 @@ class JobQuery:
     #: The displayed states; None: any.
     words: tuple[str, ...] | None
     sort: Sort
+
+
+@dataclass(slots=True)
+class Bundle:
+    """The jobs of one sweep or batch in a list, and how many of them are in which state."""
+
+    sweep_id: int | None
+    batch: int
+    ids: list[int] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def sort(text: str) -> Sort:
@@ -137,6 +147,23 @@ def ids(reader: Reader, wanted: JobQuery, now: int, most: int = MOST_IDS) -> tup
     if total > most:
         return most, text[: text.rindex(",")] + "]", True
     return total, text, False
+
+
+def bundles(reader: Reader, wanted: JobQuery, now: int, most: int = MOST_IDS) -> list[tuple[JobId, Bundle]]:
+    """Return the sweeps and batches with several jobs in a list, each with one of its jobs, in order of the list."""
+    query, values = _query(reader, wanted, None, now)
+    whole = reader.queries["bundles"].replace("{page}", query)
+    found: dict[tuple[int | None, int], Bundle] = {}
+    for job_id, sweep_id, batch, word in reader.connection.execute(whole, [*values, most + 1]):
+        bundle = found.setdefault((sweep_id, 0 if sweep_id is not None else batch), Bundle(sweep_id, batch))
+        bundle.ids.append(job_id)
+        bundle.counts[word] = bundle.counts.get(word, 0) + 1
+    return [(JobId(each.ids[0]), each) for each in found.values() if len(each.ids) > 1]
+
+
+def written(ids: Iterable[int]) -> str:
+    """Return ids as ascending ranges: `1-20,23`."""
+    return _written(_runs(sorted(ids), 1))
 
 
 def _query(reader: Reader, wanted: JobQuery, after: Place | None, now: int) -> tuple[str, list[Any]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dibs.model import selectors
 from dibs.model.devices import DeviceId
-from dibs.model.jobs import Cause, JobId, Outcome
+from dibs.model.jobs import LOCAL, Cause, JobId
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(NamedTuple):
     """One row of the event table."""
 
     at: int
@@ -18,8 +18,7 @@ class EventRow:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedEvent:
+class NumberedEvent(NamedTuple):
     """One row of the event table, with the current state of its job; None: the job was deleted."""
 
     number: int
@@ -31,8 +30,7 @@ class NumberedEvent:
     attempt: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Halt:
+class Halt(NamedTuple):
     """The rule of a batch that holds its queued jobs, and how many of it ended badly."""
 
     bad: int
@@ -45,22 +43,23 @@ class Halt:
         return f"the first {self.bad} runs failed" if self.is_first else f"{self.bad} of its batch failed (--halt)"
 
 
-@dataclass(frozen=True, slots=True)
-class PastAttempt:
+class PastAttempt(NamedTuple):
     """One finished attempt of a job."""
 
     attempt: int
-    outcome: Outcome
+    #: Its outcome, or "evicted".
+    outcome: str
     cause: Cause | None
     exit_code: int | None
     signal: int | None
     allocation: tuple[DeviceId, ...]
     started_at: int | None
     finished_at: int
+    engine: str = LOCAL
+    node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(NamedTuple):
     """A finished attempt and its devices."""
 
     job: JobId
@@ -72,9 +71,19 @@ class Stay:
     finished_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRow:
-    """How long the jobs of a project, or of a sweep in it, had devices on one day."""
+class GroupRow(NamedTuple):
+    """A named group of jobs: its rule, and how many of its jobs are active and wait."""
+
+    name: str
+    #: How many may be active at once; None: any number.
+    at_once: int | None
+    is_paused: bool
+    active: int
+    waiting: int
+
+
+class UsageRow(NamedTuple):
+    """How long the jobs of a project and a group, or of a sweep in them, had devices on one day."""
 
     #: The index of the day, from 0.
     day: int
@@ -84,10 +93,15 @@ class UsageRow:
     #: Minutes in which the devices were watched, and how many of these were idle.
     watched: int
     idle: int
+    group: str
+    #: Device minutes that were used, by utilization, of those that were watched.
+    busy: float
+    jobs: int
+    #: How long the jobs that began on that day had waited.
+    waited_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Waited:
+class Waited(NamedTuple):
     """How long a job waited for its first start."""
 
     job: JobId
@@ -104,8 +118,7 @@ class Waits:
     longest: list[Waited]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTally:
+class BatchTally(NamedTuple):
     """The progress of a batch; `bad` counts bad ends, of which one job may have several."""
 
     size: int
@@ -121,21 +134,20 @@ class BatchTally:
         return self.finished >= self.size and not self.is_open
 
 
-@dataclass(frozen=True, slots=True)
-class RunsSince:
+class RunsSince(NamedTuple):
     """Where a page of a sweep's runs begins: after a job id, or after a number of runs whose job was deleted."""
 
     after: int = 0
     is_forgotten: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
+class Glance(NamedTuple):
     """A job in short: its displayed state."""
 
     id: JobId
     word: str
     attempt: int
+    engine: str
 
     @property
     def is_finished(self) -> bool:

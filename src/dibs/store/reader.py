@@ -5,25 +5,25 @@ It changes nothing; `writer.Store` inherits it and runs the same queries inside 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, suggestions, units
-from dibs.model.jobs import Cause, Job, JobId, Outcome, When, holder_of
+from dibs.model.jobs import LOCAL, Cause, Job, JobId, Outcome, When, holder_of
 from dibs.scheduling import vram_advice
-from dibs.scheduling.views import Active, WaitingJob
+from dibs.scheduling.views import Active, Limit, WaitingJob
 from dibs.scheduling.vram_advice import Earlier
 from dibs.store import database, rows, where
+from dibs.store.histories import Histories
 from dibs.store.query_results import (
     BatchTally,
     EventRow,
     Glance,
+    GroupRow,
     NumberedEvent,
     PastAttempt,
     RunsSince,
@@ -41,8 +41,11 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.queries = database.named_queries()
+        self.histories = Histories(connection, self.runtimes, self.jobs)
+        #: Where large groups are, by their keys; kept by `groups`.
+        self.spans: dict[Any, Any] = {}
         #: Called between the steps of long computations, so that readers can yield to the writer.
-        self.pause: Callable[[], None] = _go_on
+        self.pause: Callable[[], None] = lambda: None
 
     @classmethod
     def open(cls, path: Path) -> Reader:
@@ -55,6 +58,11 @@ class Reader:
 
     def _ask(self, name: str, values: Mapping[str, Any] | None = None) -> sqlite3.Cursor:
         return self.connection.execute(self.queries[name], values or {})
+
+    def _ask_about(self, name: str, chosen: selectors.Selection, now: int) -> sqlite3.Cursor:
+        """Run a query about the jobs of a selection."""
+        where, values = self.where(chosen, now)
+        return self.connection.execute(self.queries[name].replace("{where}", where), values)
 
     def jobs(self, ids: Iterable[JobId]) -> list[Job]:
         """Return the jobs with these ids, in their order; skip missing ones."""
@@ -88,19 +96,75 @@ class Reader:
     def active_devices(self) -> list[Active]:
         """Return the resources of the active jobs, as the planner needs them."""
         return [
-            Active(JobId(i), rows.devices_of(allocation), cpus, mem, limit_s or None, at, batch, units.mib_of(vram))
-            for i, allocation, cpus, mem, limit_s, at, batch, vram in self._ask("active_devices")
+            Active(
+                JobId(i),
+                rows.devices_of(devices),
+                cpus,
+                mem,
+                limit_s or None,
+                at,
+                batch,
+                units.mib_of(vram),
+                bool(is_evictable),
+                evicted_by,
+                leaves_at,
+                group=g,
+                project=p,
+            )
+            for i, devices, cpus, mem, limit_s, at, batch, vram, is_evictable, evicted_by, leaves_at, g, p in self._ask(
+                "active_devices"
+            )
         ]
 
-    def head(self, most: int, most_shared: int | None = None) -> list[WaitingJob]:
+    def waiting_engines(self) -> list[str]:
+        """Return the engines beside this machine for which jobs wait."""
+        return [engine for (engine,) in self._ask("waiting_engines")]
+
+    def waiting_on(self) -> dict[str, int]:
+        """Return how many jobs wait for each engine."""
+        return dict(self._ask("waiting_on").fetchall())
+
+    def to_overflow(self, most: int) -> list[Job]:
+        """Return the first jobs that wait on this machine and may go to another engine."""
+        return self._listed(self._ask("to_overflow", {"most": most}))
+
+    def active_on(self, engine: str) -> list[tuple[JobId, int, int]]:
+        """Return the active jobs of an engine: id, GPUs and cores."""
+        return [(JobId(job_id), gpus, cpus) for job_id, gpus, cpus in self._ask("active_on", {"engine": engine})]
+
+    def head(self, most: int, most_shared: int | None = None, *, engine: str = LOCAL) -> list[WaitingJob]:
         """Return the first `most` jobs of each line, or `most_shared` of a line that shares devices, for one plan."""
         found = []
-        for request_id, *request, batch, room in self._ask("lines").fetchall():
+        bounds = self.group_bounds()
+        for request_id, *request, batch, room, group, project in self._ask("lines", {"engine": engine}).fetchall():
             shape = rows.request_of(request)
             many = most_shared if shape.vram and most_shared else most
-            line = {"request": request_id, "batch": batch, "most": many}
-            found += [WaitingJob(JobId(i), shape, p, batch, room, r) for i, p, r in self._ask("head_of_line", line)]
+            line = {"request": request_id, "batch": batch, "group": group, "project": project, "most": many}
+            lane = group, project, bounds.get(group, ())
+            found += [
+                WaitingJob(JobId(i), shape, p, batch, room, r, *lane) for i, p, r in self._ask("head_of_line", line)
+            ]
         return found
+
+    def waiting(self, job: Job) -> WaitingJob:
+        """Return a job as it waits in its line, which need not be one of the first."""
+        spec = job.spec
+        room, bounds = self.batch_room(spec.batch), self.group_bounds().get(spec.group, ())
+        lane = spec.group, spec.project, bounds
+        return WaitingJob(job.id, spec.request, spec.priority, spec.batch, room, job.rank, *lane)
+
+    def group_bounds(self) -> dict[str, tuple[Limit, ...]]:
+        """Return the limits of the groups that have one."""
+        return {
+            name: (Limit(("group", name), 0 if is_paused else room, is_paused=bool(is_paused)),)
+            for name, room, is_paused in self._ask("group_bounds").fetchall()
+            if is_paused or room is not None
+        }
+
+    def groups(self) -> list[GroupRow]:
+        """Return the groups of jobs that have a rule or an unfinished job."""
+        found = self._ask("groups").fetchall()
+        return [GroupRow(name, at_once, bool(is_paused), *counts) for name, at_once, is_paused, *counts in found]
 
     def overview(self, unfinished: int, finished: int) -> list[Job]:
         """Return unfinished jobs and the latest finished ones, in order of id."""
@@ -116,23 +180,17 @@ class Reader:
 
     def words(self, chosen: selectors.Selection, now: int) -> list[tuple[JobId, str]]:
         """Return id and displayed state of the jobs of a selection, in order of id; there may be a million."""
-        where, values = self.where(chosen, now)
-        query = self.queries["selected_words"].replace("{where}", where)
-        return [(JobId(job_id), word) for job_id, word in self.connection.execute(query, values)]
+        return [(JobId(job_id), word) for job_id, word in self._ask_about("selected_words", chosen, now)]
 
     def select_ids(self, chosen: selectors.Selection, now: int) -> list[JobId]:
         """Return the ids of the jobs of a selection."""
-        where, values = self.where(chosen, now)
-        query = self.queries["selected_ids"].replace("{where}", where)
-        return [JobId(row[0]) for row in self.connection.execute(query, values)]
+        return [JobId(row[0]) for row in self._ask_about("selected_ids", chosen, now)]
 
     def tally(self, chosen: selectors.Selection, now: int) -> dict[str, int]:
         """Count the jobs of a selection by displayed state."""
         if chosen == ((selectors.Everything(),),):
             return {word: count for word, count in self.counts().items() if count}
-        where, values = self.where(chosen, now)
-        query = self.queries["tally"].replace("{where}", where)
-        return dict(self.connection.execute(query, values).fetchall())
+        return dict(self._ask_about("tally", chosen, now).fetchall())
 
     def failed_since(self, since: int) -> dict[str, int]:
         """Return the number of jobs that ended badly since a time, per outcome."""
@@ -141,6 +199,10 @@ class Reader:
     def lately_finished(self, most: int) -> Iterable[tuple[int, int | None, int, int]]:
         """Return the latest finished jobs one by one: id, sweep, batch and time of submission."""
         return self._ask("ended_last", {"most": most})
+
+    def first_unfinished(self, most: int) -> Iterable[tuple[int, int | None, int, int]]:
+        """Return the oldest unfinished jobs one by one: id, sweep, batch and time of submission."""
+        return self._ask("groups_of_unfinished", {"most": most})
 
     def tally_group(self, job: Job, first: int, last: int) -> list[tuple[str, int, int, int]]:
         """Count the jobs of a sweep, a batch or a submission per displayed state, with the first and last id of each.
@@ -152,17 +214,33 @@ class Reader:
         which = {"batch": job.spec.batch, "at": job.submitted_at, "first": first, "last": last}
         return self._ask("tally_submission", which).fetchall()
 
+    def strangers(self, job: Job, first: int, after: int) -> tuple[int, int | None, int]:
+        """Return the nearest jobs below `first` (0: none) and above `after` (None: none) outside the group of `job`.
+
+        The last number is the id of the last job of all.
+        """
+        group = {"sweep": job.spec.sweep_id, "batch": job.spec.batch, "at": job.submitted_at}
+        low, high, last = self._ask("strangers", {**group, "first": first, "after": after}).fetchone()
+        return low, high, last or 0
+
+    def tally_span(self, low: int, high: int) -> list[tuple[str, int]]:
+        """Count all jobs between two ids per displayed state, without reading their rows."""
+        return self._ask("tally_span", {"low": low, "high": high}).fetchall()
+
+    def ends_of_span(self, low: int, high: int) -> tuple[int | None, int | None]:
+        """Return the first and the last job between two ids."""
+        first, last = self._ask("ends_of_span", {"low": low, "high": high}).fetchone()
+        return first, last
+
     def held_among(self, chosen: selectors.Selection, now: int) -> list[list[JobId]]:
         """Return the held jobs that keep a selection from finishing, those that are held for one reason together.
 
         They include jobs that the selected ones wait for. Empty while any other job may still run.
         """
-        where, values = self.where(chosen, now)
-        queries = [self.queries[name].replace("{where}", where) for name in ("can_go_on", "held_among")]
-        if self.connection.execute(queries[0], values).fetchone()[0]:
+        if self._ask_about("can_go_on", chosen, now).fetchone()[0]:
             return []
         groups: dict[object, list[JobId]] = {}
-        for job_id, why, batch, tags in self.connection.execute(queries[1], values):
+        for job_id, why, batch, tags in self._ask_about("held_among", chosen, now):
             groups.setdefault((why, why and batch, holder_of(json.loads(tags))), []).append(JobId(job_id))
         return list(groups.values())
 
@@ -186,11 +264,18 @@ class Reader:
     def attempts(self, job_id: JobId) -> list[PastAttempt]:
         """Return the finished attempts of a job."""
         return [
-            PastAttempt(
-                n, Outcome(outcome), Cause(cause) if cause else None, code, sig, rows.devices_of(allocation), *times
-            )
-            for n, outcome, cause, code, sig, allocation, *times in self._ask("attempts_of", {"job": job_id})
+            PastAttempt(n, outcome, Cause(cause) if cause else None, code, sig, rows.devices_of(allocation), *rest)
+            for n, outcome, cause, code, sig, allocation, *rest in self._ask("attempts_of", {"job": job_id})
         ]
+
+    def unread_evictions(self, most: int) -> list[tuple[JobId, int, int, int]]:
+        """Return evicted attempts whose checkpoints were not looked at: job, attempt, begin and end."""
+        found = self._ask("unread_evictions", {"most": most})
+        return [(JobId(job), attempt, began or ended, ended) for job, attempt, began, ended in found]
+
+    def automatic(self) -> list[tuple[JobId, int, int, bool]]:
+        """Return running jobs that are evictable once they write checkpoints: attempt, begin, whether they do."""
+        return [(JobId(job), attempt, at, bool(known)) for job, attempt, at, known in self._ask("automatic")]
 
     def attempts_between(self, since: int, until: int, most: int) -> list[Stay]:
         """Return the finished attempts that had devices between two times, the last ended first."""
@@ -206,6 +291,18 @@ class Reader:
         return [
             UsageRow(*row) for row in self._ask("usage", which | {"now": now, "idle_below": idle_below, "most": most})
         ]
+
+    def people_days(self, since: int, most: int = 100_000) -> list[tuple[int, int, float]]:
+        """Return the device time of all users since a day: the day, the uid, and milliseconds."""
+        return self._ask("people_days", {"since": since, "most": most}).fetchall()
+
+    def project_times(self, since: int) -> Iterable[tuple[str, int, int, int]]:
+        """Return the attempts that had devices and ended since a time: project, devices, start and end."""
+        return self._ask("project_times", {"since": since}).fetchall()
+
+    def ordinary_times(self, since: int) -> Iterable[tuple[str, int, int, int]]:
+        """Return the same of jobs that are not evictable, the first to end first."""
+        return self._ask("ordinary_times", {"since": since}).fetchall()
 
     def waits(self, since: int, until: int, most: int) -> Waits:
         """Return how long jobs with devices waited whose first start was between two times."""
@@ -242,9 +339,9 @@ class Reader:
         row = self._ask("batch_room", {"id": batch}).fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
-    def runtimes(self, likeness: str) -> list[float]:
+    def runtimes(self, likeness: bytes) -> list[float]:
         """Return the durations in seconds of the latest successful jobs of a likeness."""
-        return [took_ms / 1000 for (took_ms,) in self._ask("runtimes", {"likeness": digest(likeness)})]
+        return [took_ms / 1000 for (took_ms,) in self._ask("runtimes", {"likeness": likeness})]
 
     def due(self, since: int, now: int) -> list[JobId]:
         """Return the jobs whose begin time is between two times."""
@@ -254,6 +351,11 @@ class Reader:
         """Return the next begin time; None if no job waits for one."""
         found = self._ask("next_begin", {"now": now}).fetchone()[0]
         return None if found is None else int(found)
+
+    def batch_limit(self, batch: int) -> int | None:
+        """Return how many jobs of a batch may be active at once; None: any number."""
+        row = self._ask("batch_limit", {"id": batch}).fetchone()
+        return None if row is None else row[0]
 
     def batch_tally(self, batch: int) -> BatchTally:
         """Return the progress of a batch."""
@@ -289,9 +391,7 @@ class Reader:
 
     def standings(self, chosen: selectors.Selection, now: int) -> list[Glance]:
         """Return the states of the jobs of a selection, in no order."""
-        where, values = self.where(chosen, now)
-        query = self.queries["selected_states"].replace("{where}", where)
-        return [Glance(*row) for row in self.connection.execute(query, values)]
+        return [Glance(*row) for row in self._ask_about("selected_states", chosen, now)]
 
     def sweep(self, sweep_id: int) -> Sweep:
         """Return one sweep."""
@@ -324,14 +424,45 @@ class Reader:
             raise UserError(f'there are {len(exact)} sweeps "{word}".', f"Write {places}.")
         return [row[0] for row in exact or found]
 
+    def trials_left(self) -> dict[int, int]:
+        """Return how many more trials searches take, by sweep; without those that have ended."""
+        return dict(self._ask("trials_left").fetchall())
+
+    def has_run_under_way(self, sweep_id: int) -> bool:
+        """Tell whether a run of a sweep waits or runs, and is not being stopped."""
+        return bool(self._ask("unfinished_of_sweep", {"sweep": sweep_id}).fetchone()[0])
+
+    def newest_run(self, sweep_id: int) -> Job | None:
+        """Return the newest run of a sweep; None if all were deleted."""
+        found = self._ask("newest_of_sweep", {"sweep": sweep_id}).fetchone()[0]
+        return None if found is None else self.job(JobId(found))
+
+    def sweeps_to_judge(self) -> list[Sweep]:
+        """Return the sweeps with a rule that stops runs early, and with unfinished runs."""
+        return [self.sweep(row[0]) for row in self._ask("stopping_rules").fetchall()]
+
+    def runs_to_compare(self, sweep_id: int) -> list[Job]:
+        """Return the runs of a sweep that have begun and did not fail."""
+        return [rows.job_of(row) for row in self._ask("runs_with_curves", {"sweep": sweep_id})]
+
+    def count_early(self, chosen: selectors.Selection, now: int) -> int:
+        """Return how many jobs of a selection were stopped early."""
+        return int(self._ask_about("count_early", chosen, now).fetchone()[0])
+
     def next_index(self, sweep_id: int) -> int:
         """Return the index of the next run of a sweep."""
         return int(self._ask("next_index", {"sweep": sweep_id}).fetchone()[0])
 
     def runs_of_points(self, sweep_id: int, points: Iterable[str]) -> dict[str, tuple[JobId | None, str]]:
-        """Return the job of the newest run of each of these points (None if deleted) and its state."""
+        """Return the job of the newest run of each of these points (None if deleted) and its state.
+
+        A run that was stopped early counts as done.
+        """
         found = self._ask("runs_of_points", {"sweep": sweep_id, "points": json.dumps(list(points))})
-        return {point: (None if job_id is None else JobId(job_id), word) for point, job_id, word in found.fetchall()}
+        return {
+            point: (None if job_id is None else JobId(job_id), Outcome.DONE.value if is_early else word)
+            for point, job_id, word, is_early in found.fetchall()
+        }
 
     def runs_in_folders(self, sweep_id: int, folders: Iterable[str]) -> list[tuple[str, str, JobId]]:
         """Return folder, point and job of the runs of a sweep that use these folders."""
@@ -346,7 +477,7 @@ class Reader:
         if len(runs) < most:
             return runs, None if since.is_forgotten else RunsSince(0, is_forgotten=True)
         # Runs of deleted jobs have no id to continue from, so they are counted.
-        return runs, replace(since, after=since.after + most if since.is_forgotten else runs[-1].job or 0)
+        return runs, since._replace(after=since.after + most if since.is_forgotten else runs[-1].job or 0)
 
     def states_of_sweeps(self) -> dict[int, dict[str, int]]:
         """Return the number of runs per state of each sweep."""
@@ -445,12 +576,3 @@ class Reader:
     def where(self, chosen: selectors.Selection, now: int) -> tuple[str, list[Any]]:
         """Return the SQL condition of a selection, and its values."""
         return where.where(chosen, now, self.queries, self.sweep_ids)
-
-
-def _go_on() -> None:
-    """Do not yield."""
-
-
-def digest(text: str) -> bytes:
-    """Return the short key under which a long text is stored."""
-    return hashlib.sha256(text.encode()).digest()[:16]

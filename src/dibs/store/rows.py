@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from dibs.model import fields, ranks
+from dibs.model import fields, lifecycle, ranks
 from dibs.model.devices import DeviceId
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import After, Cause, Job, JobId, Member, Outcome, Request, State, When
-from dibs.sweeps.records import Run, Sweep, SweepSubmission
+from dibs.sweeps.records import Run, Search, Sweep, SweepSubmission
 
 #: The columns of a `JobSpec`, and decoders for those that SQLite has no type for.
 SPEC_COLUMNS = tuple(field.column or "" for field in fields.STORED)
@@ -20,6 +21,10 @@ _DECODERS = tuple((place, field.coder.decode) for place, field in enumerate(fiel
 #: An empty row of a new job: to fill a copy is quicker than to grow a dictionary.
 _EMPTY: dict[str, Any] = dict.fromkeys(("id", "request", "submitted_at", "is_ready", "rank", *SPEC_COLUMNS))
 _spec_values = attrgetter(*(field.name for field in fields.STORED))
+#: The attributes of a job that an event changes and that are stored as they are.
+_MOVED = ("id", "attempt", "start", "dead_starts", "retried", "pid", "exit_code", "signal", "started_at",
+          "finished_at", "remark", "evictions", "evicted_by", "leaves_at", "engine_ref", "node")  # fmt: skip
+_moved_values = attrgetter(*_MOVED)
 _USUAL = JobSpec(command="", argv=None, cwd="")
 #: Columns and encoders, with the value that most jobs have and its encoding: a call costs more than a comparison, and a
 #: submission may have 100,000 jobs. SQLite stores flags as they are.
@@ -34,6 +39,12 @@ _NOT_STORED = tuple(place for place, field in enumerate(fields.SPEC) if not fiel
 _BESIDE = 1 + len(fields.REQUEST)
 _SPEC = _BESIDE + 2
 _REST = _SPEC + len(SPEC_COLUMNS)
+#: The columns that the submission of a sweep sets.
+SWEEP_COLUMNS = ("project", "name", "command", "argv", "folder", "metric", "goal", "early_stop", "definition")
+#: Where the search begins in a row of {sweep}.
+_SEARCH = 11
+#: How an attempt ended that gave its devices up; its job continues.
+EVICTED = "evicted"
 #: The columns of the table `arriving`, in order: what a `Member` defines of one of many similar jobs.
 MEMBER_COLUMNS = ("command", "name", "number", "place", "argv", "point", "params", "folder")
 
@@ -92,25 +103,19 @@ def request_of(row: Sequence[Any]) -> Request:
 # A queue has many jobs but few different requests, so the same text is read repeatedly.
 @lru_cache(maxsize=1024)
 def _request(
-    gpus: int, gpu_ids: str, prefer: str, gpu_type: str, cpus: int, mem: int, limit_s: float, vram: int, ignores: int
-) -> Request:
+    gpus: int, gpu_ids: str, prefer: str, gpu_type: str, cpus: int, mem: int, limit_s: float, vram: int, ignores: int,
+    evictable: str, engine: str,
+) -> Request:  # fmt: skip
     ids, preferred = devices_of(gpu_ids), devices_of(prefer)
-    return Request(gpus, ids, preferred, gpu_type or None, cpus, mem, limit_s or None, vram, bool(ignores))
+    shape = gpus, ids, preferred, gpu_type or None, cpus, mem, limit_s or None, vram, bool(ignores)
+    return Request(*shape, evictable, engine)
 
 
 def request_row(request: Request) -> dict[str, Any]:
     """Return the row of a request."""
-    return {
-        "gpus": request.gpus,
-        "gpu_ids": json.dumps(request.gpu_ids),
-        "prefer": json.dumps(request.prefer),
-        "gpu_type": request.gpu_type or "",
-        "cpus": request.cpus,
-        "mem": request.mem,
-        "limit_s": request.limit_s or 0.0,
-        "vram": request.vram,
-        "ignore_foreign": request.ignore_foreign,
-    }
+    row = {field.name: getattr(request, field.name) for field in fields.REQUEST}
+    devices = {"gpu_ids": json.dumps(request.gpu_ids), "prefer": json.dumps(request.prefer)}
+    return row | devices | {"gpu_type": request.gpu_type or "", "limit_s": request.limit_s or 0.0}
 
 
 def submitted_row(job_id: int, spec: JobSpec, request_id: int, now: int, is_ready: bool) -> dict[str, Any]:
@@ -133,53 +138,44 @@ def arriving_row(place: int, one: Member) -> tuple[object, ...]:
 
 def moved_row(before: Job, job: Job) -> dict[str, Any]:
     """Return the row with the state of a job after an event."""
-    return {
-        "id": job.id,
-        "state_before": before.state.value,
-        "state": job.state.value,
-        "outcome": job.outcome.value if job.outcome else None,
-        "cause": job.cause.value if job.cause else None,
-        "attempt": job.attempt,
-        "start": job.start,
-        "dead_starts": job.dead_starts,
-        "retried": job.retried,
-        "allocation": json.dumps(job.allocation) if job.allocation else "[]",
-        "pid": job.pid,
-        "exit_code": job.exit_code,
-        "signal": job.signal,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
-        "remark": job.remark,
-    }
+    row: dict[str, Any] = dict(zip(_MOVED, _moved_values(job), strict=True))
+    row["state_before"], row["state"] = before.state.value, job.state.value
+    row["outcome"] = job.outcome.value if job.outcome else None
+    row["cause"] = job.cause.value if job.cause else None
+    row["allocation"] = fields.WORDS.encode(job.allocation)
+    row["engine"] = job.engine
+    return row
+
+
+def evicted_row(job: Job, event: lifecycle.Evicted) -> dict[str, Any]:
+    """Return the row of an attempt that was evicted."""
+    started_at = job.started_at if event.started_at is None else event.started_at
+    return moved_row(job, job) | {
+        "outcome": EVICTED, "cause": None, "exit_code": event.exit_code, "signal": event.signal,
+        "started_at": started_at, "finished_at": event.at,
+    }  # fmt: skip
 
 
 def sweep_row(wanted: SweepSubmission) -> dict[str, Any]:
     """Return the row of a sweep."""
-    return {
-        "project": wanted.project,
-        "name": wanted.name,
-        "command": wanted.command,
-        "argv": None if wanted.argv is None else json.dumps(wanted.argv),
-        "folder": wanted.folder,
-        "metric": wanted.metric,
-        "goal": wanted.goal,
-        "definition": wanted.definition,
-    }
+    row = {name: getattr(wanted, name) for name in SWEEP_COLUMNS}
+    return row | {"argv": None if wanted.argv is None else json.dumps(wanted.argv)}
 
 
 def sweep_of(row: Sequence[Any]) -> Sweep:
     """Return the sweep in a row."""
-    sweep_id, project, name, command, argv, *rest = row
-    return Sweep(sweep_id, project, name, command, None if argv is None else tuple(json.loads(argv)), *rest)
+    sweep_id, project, name, command, argv, *rest = row[:_SEARCH]
+    found = Sweep(sweep_id, project, name, command, None if argv is None else tuple(json.loads(argv)), *rest)
+    return found if row[_SEARCH] is None else replace(found, search=Search(*row[_SEARCH:]))
 
 
 def run_of(row: Sequence[Any]) -> Run:
     """Return the run in a row."""
-    job_id, attempt, index, params, word, numbers, summaries, *times = row
+    job_id, attempt, index, params, word, cause, numbers, summaries, *times = row
     told = None if numbers is None else json.loads(numbers)
     summed = {name: tuple(one) for name, one in json.loads(summaries or "{}").items()}
     run_id = None if job_id is None else JobId(job_id)
-    return Run(run_id, attempt, index, json.loads(params), word, told, summed, *times)
+    return Run(run_id, attempt, index, json.loads(params), word, cause, told, summed, *times)
 
 
 @lru_cache(maxsize=1024)

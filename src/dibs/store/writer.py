@@ -12,7 +12,7 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dibs.devices.usage import Key, Minute, Sample, Use
@@ -24,16 +24,18 @@ from dibs.scheduling import durations
 from dibs.store import database, rows
 from dibs.store.custody import Custody
 from dibs.store.custody import FileGone as FileGone
+from dibs.store.histories import digest
 from dibs.store.query_results import BatchTally as BatchTally
 from dibs.store.query_results import EventRow as EventRow
 from dibs.store.query_results import Halt as Halt
 from dibs.store.query_results import PastAttempt as PastAttempt
 from dibs.store.reader import Reader as Reader
-from dibs.store.reader import digest
-from dibs.sweeps.records import SweepSubmission
+from dibs.sweeps.records import Search, SweepSubmission
 
 #: Commits after which the log is copied into the file: as many as fit into the preallocated log.
 SETTLE_AFTER = 64
+#: Jobs of one submission that are in memory at a time.
+ARRIVING = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,11 @@ class Store(Reader):
     def open(cls, path: Path, boot: str | None = None) -> Store:
         """Open the database as `database.open_writer` does."""
         connection, is_checked = database.open_writer(path, boot)
-        return cls(connection, path, is_checked)
+        try:
+            return cls(connection, path, is_checked)
+        except BaseException:
+            connection.close()
+            raise
 
     @contextlib.contextmanager
     def batch(self, *, is_synced: bool = True) -> Iterator[None]:
@@ -89,17 +95,25 @@ class Store(Reader):
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            events = self.last_event()
             self.connection.execute("COMMIT")
             self._commits += 1
+            self.custody.count(events)
             self._known = {job_id: job for job_id, job in self._known.items() if job.is_active}
         except BaseException:
             self._known.clear()
+            self.histories.forget()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
         finally:
             if not is_synced:
                 self.connection.execute("PRAGMA synchronous = FULL")
+
+    def close(self) -> None:
+        """Close the connection, and let go of the file."""
+        super().close()
+        self.custody.close()
 
     def settle(self) -> None:
         """Copy the log into the file after many commits. Call it when no job waits for the disk."""
@@ -115,6 +129,7 @@ class Store(Reader):
             yield
         except BaseException as error:
             self._known.clear()
+            self.histories.forget()
             # On a full disk SQLite has already rolled back the whole batch, and its error is the one to report.
             if self.connection.in_transaction or not isinstance(error, sqlite3.Error):
                 self.connection.execute("ROLLBACK TO step")
@@ -129,15 +144,16 @@ class Store(Reader):
 
     def keep_environ(self, blob: bytes) -> int:
         """Store a captured environment, once per content; return its id."""
-        digest = hashlib.sha256(blob).digest()
-        self._ask("add_environ", {"digest": digest, "body": blob})
-        return int(self._ask("find_environ", {"digest": digest}).fetchone()[0])
+        return self._keep("environ", blob)
 
     def keep_script(self, body: bytes) -> int:
         """Store the text of a script, once per content; return its id."""
-        digest = hashlib.sha256(body).digest()
-        self._ask("add_script", {"digest": digest, "body": body})
-        return int(self._ask("find_script", {"digest": digest}).fetchone()[0])
+        return self._keep("script", body)
+
+    def _keep(self, kind: str, body: bytes) -> int:
+        values = {"digest": hashlib.sha256(body).digest(), "body": body}
+        self._ask(f"add_{kind}", values)
+        return int(self._ask(f"find_{kind}", values).fetchone()[0])
 
     def submit(self, many: Sequence[JobSpec], now: int) -> list[JobId]:
         """Queue jobs in the given order; return their ids, which are consecutive."""
@@ -152,18 +168,21 @@ class Store(Reader):
         )
         self.connection.executemany(self.queries["add_job"], new)
         self._keep_folders(enumerate(many, first))
-        return self._submitted(first, [spec.after for spec in many])
+        return self._submitted(first, (spec.after for spec in many), len(many))
 
     def submit_alike(self, spec: JobSpec, members: Sequence[Member], now: int) -> list[JobId]:
-        """Queue jobs that differ only in `members`; their common values are bound once, even for 100,000 jobs."""
+        """Queue jobs that differ only in `members`; their common values are bound once, even for a million jobs."""
         first = self.last_id() + 1
         row = rows.submitted_row(first, spec, self._keep_request(spec.request), now, _is_ready(spec, now))
         self._ask("make_arriving")
-        self.connection.executemany(self.queries["arrive"], map(rows.arriving_row, itertools.count(), members))
-        self._ask("add_arriving", row | {"first": first, "rank_of_0": ranks.ZERO})
-        self._ask("clear_arriving")
+        arriving = map(rows.arriving_row, itertools.count(), members)
+        # Piece by piece: what arrives is kept in memory.
+        while piece := list(itertools.islice(arriving, ARRIVING)):
+            self.connection.executemany(self.queries["arrive"], piece)
+            self._ask("add_arriving", row | {"first": first, "rank_of_0": ranks.ZERO})
+            self._ask("clear_arriving")
         self._keep_folders([(first + len(members) - 1, spec)])
-        return self._submitted(first, [spec.after] * len(members))
+        return self._submitted(first, itertools.repeat(spec.after, len(members)), len(members))
 
     def _keep_folders(self, many: Iterable[tuple[int, JobSpec]]) -> None:
         """Remember the last job of each folder whose submitter sent its environment."""
@@ -172,14 +191,14 @@ class Store(Reader):
             self.queries["keep_folder"], ({"cwd": cwd, "job": job_id} for cwd, job_id in last.items())
         )
 
-    def _submitted(self, first: int, afters: Sequence[tuple[After, ...]]) -> list[JobId]:
+    def _submitted(self, first: int, afters: Iterable[tuple[After, ...]], count: int) -> list[JobId]:
         needs = (
             {"job": job_id, "needs": need.id, "when": need.when.value}
             for job_id, after in enumerate(afters, first)
             for need in after
         )
         self.connection.executemany(self.queries["add_dependency"], needs)
-        last = first + len(afters) - 1
+        last = first + count - 1
         self.custody.reserve(last)
         self._ask("add_submitted_events", {"first": first, "last": last})
         return [JobId(n) for n in range(first, last + 1)]
@@ -198,6 +217,8 @@ class Store(Reader):
         if moved.is_finished:
             self._ask("add_attempt", row)
             self._keep_runtime(moved)
+        if isinstance(event, lifecycle.Evicted):
+            self._ask("add_attempt", rows.evicted_row(job, event))
         self.note(moved.id, event.at, type(event).__name__, detail or moved.remark or "")
         if moved.is_waiting:
             # Statements for many jobs may change it while it waits.
@@ -206,16 +227,36 @@ class Store(Reader):
             self._known[moved.id] = moved
         return moved
 
+    def locate(self, job: Job, engine_ref: str | None, node: str | None) -> Job:
+        """Store what an engine calls the current start of a job, and where it runs; return the changed job."""
+        self._ask("locate", {"id": job.id, "engine_ref": engine_ref, "node": node})
+        located = replace(job, engine_ref=engine_ref, node=node)
+        if job.id in self._known:
+            self._known[job.id] = located
+        return located
+
     def note(self, job_id: JobId, at: int, kind: str, detail: str) -> None:
         """Add an event to a job without changing it."""
         self._ask("add_event", {"job": job_id, "at": at, "kind": kind, "detail": detail})
+
+    def keep_saved(self, job_id: JobId, attempt: int, saved: int, lost: int) -> None:
+        """Store once what of an evicted attempt its checkpoints kept, and what was lost, in milliseconds."""
+        told = {"job": job_id, "attempt": attempt, "saved": saved}
+        if self._ask("keep_saved", told).rowcount:
+            self._known.pop(job_id, None)
+            self._ask("add_saved", told | {"lost": lost})
+
+    def set_checkpoints(self, job_id: JobId, attempt: int) -> bool:
+        """Note that a running attempt writes checkpoints; tell whether that is new."""
+        return self._ask("set_checkpoints", {"job": job_id, "attempt": attempt}).rowcount > 0
 
     def _keep_runtime(self, job: Job) -> None:
         if job.outcome is Outcome.DONE and job.started_at is not None and job.finished_at is not None:
             # The clock may have been set back meanwhile.
             took_ms = max(0, job.finished_at - job.started_at)
-            likeness = digest(durations.likeness(job.spec))
-            self._ask("add_runtime", {"likeness": likeness, "job": job.id, "took_ms": took_ms})
+            for likeness in durations.likenesses(job.spec):
+                self._ask("add_runtime", {"likeness": digest(likeness), "job": job.id, "took_ms": took_ms})
+            self.histories.forget()
 
     def set_ready(self, job_id: JobId, is_ready: bool) -> None:
         """Let a queued job join the line, or remove it from the line."""
@@ -250,6 +291,22 @@ class Store(Reader):
     def update_sweep(self, sweep_id: int, wanted: SweepSubmission) -> None:
         """Store the values of a sweep that may differ when it is submitted again."""
         self._ask("update_sweep", rows.sweep_row(wanted) | {"id": sweep_id})
+
+    def keep_search(self, sweep_id: int, search: Search | None) -> None:
+        """Store how the points of a sweep are chosen while it runs; None: they are not."""
+        if search is None:
+            self._ask("drop_search", {"sweep": sweep_id})
+            return
+        told = {"sampler": search.sampler, "trials": search.trials, "seed": search.seed, "space": search.space}
+        self._ask("keep_search", told | {"sweep": sweep_id})
+
+    def end_search(self, sweep_id: int, why: str) -> bool:
+        """Let a search take no more trials; tell whether it did until now."""
+        return self._ask("end_search", {"sweep": sweep_id, "why": why}).rowcount > 0
+
+    def end_halted_search(self, batch: int, why: str) -> bool:
+        """Let the search of a batch take no more trials, unless its runs are held; tell whether it did until now."""
+        return self._ask("end_halted_search", {"batch": batch, "why": why}).rowcount > 0
 
     def open_batch(self, batch: int, now: int) -> None:
         """Let a batch grow until `close_batch`, and reset its count of bad ends."""
@@ -286,8 +343,14 @@ class Store(Reader):
         return Ended(*self._crowd(), [JobId(row[0]) for row in self._ask("waiters_of_crowd")])
 
     def retry(self, chosen: selectors.Selection, outcomes: Iterable[Outcome], now: int) -> Retried:
-        """Record `lifecycle.RetryAsked` for jobs with these outcomes, `lifecycle.NeedRetried` for their dependents."""
-        self._gather(selectors.within(chosen, outcomes), now)
+        """Record `lifecycle.RetryAsked` for jobs with these outcomes, `lifecycle.NeedRetried` for their dependents.
+
+        Runs that were stopped early count as done.
+        """
+        kinds = set(outcomes)
+        self._gather(selectors.within(chosen, kinds), now)
+        if Outcome.DONE not in kinds:
+            self._ask("spare_early")
         self._ask("gather_revived")
         self._ask("tell_crowd", {"at": now, "kind": "RetryAsked", "detail": ""})
         self._ask("tell_revived", {"at": now})
@@ -331,8 +394,7 @@ class Store(Reader):
 
     def _gather(self, chosen: selectors.Selection, now: int) -> None:
         self._begin_crowd()
-        where, values = self.where(chosen, now)
-        self.connection.execute(self.queries["gather"].replace("{where}", where), values)
+        self._ask_about("gather", chosen, now)
 
     # -- edits
 
@@ -353,6 +415,16 @@ class Store(Reader):
         """Change a rule of a batch by its name; tell whether the limit of bad ends is now reached."""
         self._ask(f"set_{name}", {"id": batch, "value": value})
         return bool(self._ask("is_over_limit", {"id": batch}).fetchone()[0])
+
+    def set_group(self, name: str, at_once: int | None) -> None:
+        """Set how many jobs of a group may be active at once; None: any number."""
+        self._ask("set_group_at_once", {"name": name, "value": at_once})
+        self._ask("drop_plain_groups")
+
+    def pause_group(self, name: str, is_paused: bool) -> None:
+        """Start nothing new of a group, or start its jobs again."""
+        self._ask("set_group_paused", {"name": name, "value": int(is_paused)})
+        self._ask("drop_plain_groups")
 
     # -- the order of waiting jobs
 
@@ -399,6 +471,12 @@ class Store(Reader):
     def undrain(self, device: str) -> bool:
         """Start jobs on a device again; tell whether it was drained."""
         return self._ask("undrain", {"device": device}).rowcount > 0
+
+    def keep_people(self, rows: Iterable[tuple[int, int, float]]) -> None:
+        """Store the device time of users: the day, the uid, and milliseconds; the larger number stays."""
+        self.connection.executemany(
+            self.queries["keep_person_day"], [{"day": day, "uid": uid, "ms": ms} for day, uid, ms in rows]
+        )
 
     # -- device health and usage
 

@@ -3,21 +3,24 @@
 
 -- name: columns
 -- What `rows.job_of` reads, in its order.
-jobs.id, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign,
+jobs.id, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, evictable, engine,
 (SELECT group_concat(needs || ':' || "when") FROM dependencies WHERE job = jobs.id),
 (SELECT sweeps.name FROM sweeps WHERE sweeps.id = jobs.sweep),
 {jobs.spec},
-submitted_at, state, outcome, cause, attempt, start, dead_starts, retried, is_ready, allocation,
-pid, exit_code, signal, started_at, finished_at, remark, rank
+submitted_at, state, outcome, CASE WHEN is_early THEN 'early' ELSE cause END, attempt, start, dead_starts, retried,
+is_ready, allocation, pid, exit_code, signal, started_at, finished_at, remark, rank, evictions, evicted_by, leaves_at,
+saved_ms, lost_ms, engine_ref, node
 
 -- name: add_request
-INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign)
-VALUES (:gpus, :gpu_ids, :prefer, :gpu_type, :cpus, :mem, :limit_s, :vram, :ignore_foreign) ON CONFLICT DO NOTHING
+INSERT INTO requests (gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, evictable, engine)
+VALUES (:gpus, :gpu_ids, :prefer, :gpu_type, :cpus, :mem, :limit_s, :vram, :ignore_foreign, :evictable, :engine)
+ON CONFLICT DO NOTHING
 
 -- name: find_request
 SELECT id FROM requests
 WHERE gpus = :gpus AND gpu_ids = :gpu_ids AND prefer = :prefer AND gpu_type = :gpu_type
     AND cpus = :cpus AND mem = :mem AND limit_s = :limit_s AND vram = :vram AND ignore_foreign = :ignore_foreign
+    AND evictable = :evictable AND engine = :engine
 
 -- name: add_environ
 INSERT INTO environs (digest, body) VALUES (:digest, :body) ON CONFLICT DO NOTHING
@@ -86,8 +89,10 @@ SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job
 SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job LIMIT :most
 
 -- name: outcomes
--- The outcomes of the jobs that this one depends on; a deleted job counts as unfinished for ever.
-SELECT needs, "when", outcome FROM dependencies LEFT JOIN jobs ON jobs.id = needs WHERE job = :id
+-- The outcomes of the jobs that this one depends on; a deleted job counts as unfinished for ever, and a run that was
+-- stopped early as done.
+SELECT needs, "when", CASE WHEN is_early AND outcome IS NOT NULL THEN 'done' ELSE outcome END
+FROM dependencies LEFT JOIN jobs ON jobs.id = needs WHERE job = :id
 
 -- name: set_ready
 UPDATE jobs SET is_ready = :is_ready WHERE id = :id
@@ -111,6 +116,9 @@ SELECT 1 FROM batches WHERE id = :id AND id <> 0
 
 -- name: batch
 SELECT size, finished, done, bad, open_since IS NOT NULL FROM batches WHERE id = :id
+
+-- name: batch_limit
+SELECT at_once FROM batches WHERE id = :id
 
 -- name: batch_room
 SELECT at_once - active FROM batches WHERE id = :id
@@ -138,23 +146,32 @@ WHERE id BETWEEN :first AND :last
 
 -- name: move
 -- Store a job after an event; its spec does not change.
-UPDATE jobs SET state = :state, outcome = :outcome, cause = :cause, attempt = :attempt, start = :start,
-    dead_starts = :dead_starts, retried = :retried, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
-    started_at = :started_at, finished_at = :finished_at, remark = :remark
+UPDATE jobs SET state = :state, outcome = :outcome, cause = nullif(:cause, 'early'), is_early = :cause IS 'early',
+    attempt = :attempt, start = :start, dead_starts = :dead_starts, retried = :retried, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
+    started_at = :started_at, finished_at = :finished_at, remark = :remark, evictions = :evictions,
+    evicted_by = :evicted_by, leaves_at = :leaves_at, has_checkpoints = has_checkpoints AND :start > 0,
+    engine_ref = :engine_ref, node = :node
 WHERE id = :id AND state = :state_before
+
+-- name: locate
+-- What the engine calls a start, and where it runs; neither changes the state of the job.
+UPDATE jobs SET engine_ref = :engine_ref, node = :node WHERE id = :id
 
 -- name: rewind
 -- A job as it stood before a start that this database, an older copy, does not know.
-UPDATE jobs SET state = 'queued', outcome = NULL, cause = NULL, attempt = :attempt, start = :start, is_ready = 1,
-    allocation = '[]', pid = NULL, exit_code = NULL, signal = NULL, started_at = NULL, finished_at = NULL, remark = NULL
+UPDATE jobs SET state = 'queued', outcome = NULL, cause = NULL, is_early = 0, attempt = :attempt, start = :start, is_ready = 1,
+    allocation = '[]', pid = NULL, exit_code = NULL, signal = NULL, started_at = NULL, finished_at = NULL, remark = NULL,
+    leaves_at = NULL, has_checkpoints = 0, engine_ref = NULL, node = NULL
 WHERE id = :id
 
 -- name: add_event
 INSERT INTO events (job, at, kind, detail) VALUES (:job, :at, :kind, :detail)
 
 -- name: add_attempt
-INSERT OR REPLACE INTO attempts (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at)
-VALUES (:id, :attempt, :outcome, :cause, :exit_code, :signal, :allocation, :started_at, :finished_at)
+INSERT OR REPLACE INTO attempts
+    (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at, engine, engine_ref, node)
+VALUES (:id, :attempt, :outcome, :cause, :exit_code, :signal, :allocation, :started_at, :finished_at,
+    :engine, :engine_ref, :node)
 
 -- name: add_runtime
 INSERT OR REPLACE INTO runtimes (likeness, slot, took_ms) VALUES (:likeness, :job % 31, :took_ms)
@@ -170,22 +187,73 @@ SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
 
 -- name: active_devices
-SELECT jobs.id, allocation, cpus, mem, limit_s, started_at, batch, vram
+-- Of this machine; jobs on other engines use nothing of it. A job without a runner cannot be evicted: nobody would learn how it ended.
+SELECT jobs.id, allocation, cpus, mem, limit_s, started_at, batch, vram,
+    (evictable = 'yes' OR (evictable = 'auto' AND has_checkpoints)) AND remark IS NULL, evicted_by, leaves_at,
+    job_group, project
 FROM jobs JOIN requests ON requests.id = jobs.request
-WHERE state IN ('starting', 'running', 'paused', 'stopping') ORDER BY jobs.id
+WHERE state IN ('starting', 'running', 'paused', 'stopping') AND engine = 'local' ORDER BY jobs.id
+
+-- name: active_on
+SELECT jobs.id, gpus, cpus FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state IN ('starting', 'running', 'paused', 'stopping') AND engine = :engine ORDER BY jobs.id
+
+-- name: waiting_on
+-- How many jobs wait for each engine, also those that are held or not ready.
+SELECT engine, count(*) FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state IN ('held', 'queued') GROUP BY 1
+
+-- name: to_overflow
+-- The jobs that wait on this machine and may go elsewhere before they first start, the oldest first.
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state = 'queued' AND overflow IS NOT NULL AND is_ready = 1 AND attempt = 1 ORDER BY submitted_at, jobs.id
+LIMIT :most
+
+-- name: waiting_engines
+SELECT DISTINCT engine FROM lines JOIN requests ON requests.id = lines.request
+WHERE lines.queued > 0 AND engine <> 'local'
 
 -- name: lines
--- The distinct requests of waiting jobs, and how many more of their batch may start.
-SELECT requests.id, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, batches.id, at_once - active
-FROM lines JOIN requests ON requests.id = lines.request JOIN batches ON batches.id = lines.batch WHERE lines.queued > 0
+-- The distinct requests of waiting jobs with their batch, group and project, and how many more of the batch may start.
+SELECT requests.id, gpus, gpu_ids, prefer, gpu_type, cpus, mem, limit_s, vram, ignore_foreign, evictable, engine,
+    batches.id, at_once - active, job_group, project
+FROM lines JOIN requests ON requests.id = lines.request JOIN batches ON batches.id = lines.batch
+WHERE lines.queued > 0 AND engine = :engine
 
 -- name: head_of_line
 SELECT id, priority, rank FROM jobs WHERE state = 'queued' AND is_ready = 1 AND request = :request AND batch = :batch
+    AND job_group = :group AND project = :project
 ORDER BY priority DESC, rank, id LIMIT :most
+
+-- name: groups
+-- The groups that have a rule or an unfinished job: their rule, and how many of their jobs are active and wait.
+SELECT name, max(at_once), max(is_paused), sum(active), sum(waiting) FROM (
+    SELECT name, at_once, is_paused, 0 AS active, 0 AS waiting FROM groups
+    UNION ALL
+    SELECT job_group, NULL, 0, sum(state NOT IN ('held', 'queued')), sum(state IN ('held', 'queued')) FROM jobs
+    WHERE state <> 'finished' GROUP BY 1
+) GROUP BY 1 ORDER BY 1
+
+-- name: group_bounds
+-- The groups with a rule, and how many more of their jobs may be active.
+SELECT name, at_once - (SELECT count(*) FROM jobs
+    WHERE state IN ('starting', 'running', 'paused', 'stopping') AND job_group = groups.name), is_paused FROM groups
+
+-- name: set_group_at_once
+INSERT INTO groups (name, at_once) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET at_once = excluded.at_once
+
+-- name: set_group_paused
+INSERT INTO groups (name, is_paused) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET is_paused = excluded.is_paused
+
+-- name: drop_plain_groups
+DELETE FROM groups WHERE at_once IS NULL AND is_paused = 0
 
 -- name: unfinished
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
 WHERE state <> 'finished' ORDER BY jobs.id LIMIT :most
+
+-- name: groups_of_unfinished
+SELECT id, sweep, batch, submitted_at FROM jobs WHERE state <> 'finished' ORDER BY id LIMIT :most
 
 -- name: lately_finished
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
@@ -210,6 +278,27 @@ WHERE sweep IS NULL AND batch = :batch AND (batch <> 0 OR submitted_at = :at)
     AND id < coalesce((SELECT id FROM jobs WHERE id > :last
         AND (sweep IS NOT NULL OR batch <> :batch OR (batch = 0 AND submitted_at <> :at)) ORDER BY id LIMIT 1), 1 << 62)
 GROUP BY 1
+
+-- name: strangers
+-- The nearest job on each side of `first` that is not in a group, and the last job of all. Ids only grow.
+SELECT coalesce((SELECT id FROM jobs WHERE id < :first AND {stranger} ORDER BY id DESC LIMIT 1), 0),
+    (SELECT id FROM jobs WHERE id > :after AND {stranger} ORDER BY id LIMIT 1),
+    (SELECT max(id) FROM jobs)
+
+-- name: stranger
+(sweep IS NOT :sweep OR (:sweep IS NULL AND (batch <> :batch OR (batch = 0 AND submitted_at <> :at))))
+
+-- name: tally_span
+-- All jobs between two ids per displayed state, counted from indexes alone.
+SELECT word, (SELECT count(*) FROM jobs WHERE state IN ('held', 'queued') AND state = word AND id > :low AND id < :high)
+FROM (SELECT 'held' AS word UNION ALL SELECT 'queued')
+UNION ALL SELECT state, count(*) FROM jobs
+WHERE state IN ('starting', 'running', 'paused', 'stopping') AND id > :low AND id < :high GROUP BY 1
+UNION ALL SELECT word, (SELECT count(*) FROM jobs WHERE outcome IS NOT NULL AND outcome = word AND id > :low AND id < :high)
+FROM (SELECT value AS word FROM json_each('["done", "failed", "cancelled", "timeout", "lost"]'))
+
+-- name: ends_of_span
+SELECT (SELECT min(id) FROM jobs WHERE id > :low AND id < :high), (SELECT max(id) FROM jobs WHERE id > :low AND id < :high)
 
 -- name: selected
 SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request WHERE {where} ORDER BY jobs.id LIMIT :most
@@ -253,12 +342,12 @@ SELECT word, n FROM counts
 SELECT at, kind, detail FROM events WHERE job = :job ORDER BY id
 
 -- name: attempts_of
-SELECT attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at FROM attempts
+SELECT attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at, engine, node FROM attempts
 WHERE job = :job ORDER BY attempt
 
 -- name: usage
--- How long jobs had devices, by day, project and sweep; and in how many of the sampled minutes of that time a
--- device was idle. Running attempts count until now.
+-- How long jobs had devices, by day, project, sweep and group; how many jobs that were; and how busy the devices were in
+-- the sampled minutes of that time, and in how many idle. Running attempts count until now.
 WITH days AS (
     SELECT key AS day, json_extract(value, '$[0]') AS since, json_extract(value, '$[1]') AS until FROM json_each(:days)
 ), stays AS (
@@ -268,23 +357,59 @@ WITH days AS (
     SELECT id, allocation, started_at, :now FROM jobs
     WHERE state IN ('starting', 'running', 'paused', 'stopping') AND started_at < :until AND allocation <> '[]'
 ), held AS (
-    SELECT day, project, coalesce(sweep, 0) AS sweep,
+    SELECT day, project, coalesce(sweep, 0) AS sweep, job_group, count(DISTINCT stays.job) AS jobs,
         sum((min(stays.finished_at, until) - max(stays.started_at, since)) * json_array_length(stays.allocation)) AS ms
     FROM stays CROSS JOIN days ON stays.started_at < until AND stays.finished_at > since
-    CROSS JOIN jobs ON jobs.id = stays.job GROUP BY 1, 2, 3
+    CROSS JOIN jobs ON jobs.id = stays.job GROUP BY 1, 2, 3, 4
 ), watched AS (
-    SELECT day, project, coalesce(sweep, 0) AS sweep, count(*) AS minutes, sum(minutes.utilization < :idle_below) AS idle
+    SELECT day, project, coalesce(sweep, 0) AS sweep, job_group, count(*) AS minutes,
+        sum(minutes.utilization < :idle_below) AS idle, sum(minutes.utilization) / 100.0 AS busy
     FROM stays CROSS JOIN json_each(stays.allocation) AS device
     CROSS JOIN minutes ON minutes.device = device.value AND minutes.utilization IS NOT NULL
         AND minutes.minute >= (max(stays.started_at, :since) + 59999) / 60000
         AND minutes.minute < min(stays.finished_at, :until) / 60000
     CROSS JOIN days ON minutes.minute * 60000 >= since AND minutes.minute * 60000 < until
-    CROSS JOIN jobs ON jobs.id = stays.job GROUP BY 1, 2, 3
+    CROSS JOIN jobs ON jobs.id = stays.job GROUP BY 1, 2, 3, 4
+), first AS (
+    SELECT job, started_at FROM attempts WHERE attempt = 1 AND finished_at > :since AND allocation <> '[]'
+    UNION ALL
+    SELECT id, started_at FROM jobs
+    WHERE state IN ('starting', 'running', 'paused', 'stopping') AND attempt = 1 AND allocation <> '[]'
+), waited AS (
+    SELECT day, project, coalesce(sweep, 0) AS sweep, job_group,
+        sum(max(0, first.started_at - max(submitted_at, coalesce(begin_at, 0)))) AS wait
+    FROM first CROSS JOIN days ON first.started_at >= since AND first.started_at < until
+    CROSS JOIN jobs ON jobs.id = first.job GROUP BY 1, 2, 3, 4
 )
-SELECT held.day, held.project, sweeps.name, ms, coalesce(minutes, 0), coalesce(idle, 0) FROM held
+SELECT held.day, held.project, sweeps.name, ms, coalesce(minutes, 0), coalesce(idle, 0), held.job_group,
+    coalesce(busy, 0.0), jobs, coalesce(wait, 0) FROM held
 LEFT JOIN watched ON watched.day = held.day AND watched.project = held.project AND watched.sweep = held.sweep
+    AND watched.job_group = held.job_group
+LEFT JOIN waited ON waited.day = held.day AND waited.project = held.project AND waited.sweep = held.sweep
+    AND waited.job_group = held.job_group
 LEFT JOIN sweeps ON sweeps.id = held.sweep
 ORDER BY ms DESC, 1, 2, 3 LIMIT :most
+
+-- name: keep_person_day
+INSERT INTO people_days (day, uid, ms) VALUES (:day, :uid, :ms)
+ON CONFLICT (day, uid) DO UPDATE SET ms = excluded.ms WHERE excluded.ms > ms
+
+-- name: people_days
+SELECT day, uid, ms FROM people_days WHERE day >= :since ORDER BY day, ms DESC LIMIT :most
+
+-- name: project_times
+-- The attempts that had devices and ended since a time.
+SELECT project, json_array_length(attempts.allocation), attempts.started_at, attempts.finished_at
+FROM attempts JOIN jobs ON jobs.id = attempts.job
+WHERE attempts.finished_at >= :since AND attempts.started_at IS NOT NULL AND attempts.allocation <> '[]'
+
+-- name: ordinary_times
+-- The same of jobs that are not evictable, the first to end first.
+SELECT project, json_array_length(attempts.allocation), attempts.started_at, attempts.finished_at
+FROM attempts JOIN jobs ON jobs.id = attempts.job JOIN requests ON requests.id = jobs.request
+WHERE attempts.finished_at >= :since AND attempts.started_at IS NOT NULL AND attempts.allocation <> '[]'
+    AND evictable <> 'yes'
+ORDER BY attempts.finished_at
 
 -- name: waits
 -- How long the jobs that started in the range had waited for devices: the median, and the longest waits.
@@ -341,6 +466,9 @@ jobs.name GLOB ?
 
 -- name: where_project
 jobs.project GLOB ?
+
+-- name: where_group
+jobs.job_group GLOB ?
 
 -- name: where_tag
 EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value GLOB ?)
@@ -425,6 +553,11 @@ jobs.name
 -- The ids of a whole list as one JSON text, without a Python object for each of a million.
 SELECT count(*), json_group_array(id) FROM ({page})
 
+-- name: bundles
+-- The jobs of a list that are runs of a sweep or members of a batch, in the order of the list.
+SELECT jobs.id, jobs.sweep, jobs.batch, coalesce(jobs.outcome, jobs.state) FROM ({page}) AS listed
+CROSS JOIN jobs ON jobs.id = listed.id WHERE jobs.sweep IS NOT NULL OR jobs.batch != 0
+
 -- name: jobs_by_id
 SELECT {columns} FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value
 JOIN requests ON requests.id = jobs.request ORDER BY wanted.key
@@ -440,12 +573,13 @@ DELETE FROM crowd
 INSERT INTO crowd (id) SELECT jobs.id FROM jobs WHERE ({where})
 
 -- name: gather_doomed
--- All jobs that need one of the crowd done, directly or through others.
+-- All jobs that need one of the crowd done, directly or through others. CROSS keeps the order of these joins: a crowd is
+-- usually small, and the jobs that wait are many.
 WITH RECURSIVE doomed (id) AS (
-    SELECT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job
+    SELECT job FROM crowd CROSS JOIN dependencies ON needs = crowd.id CROSS JOIN jobs ON jobs.id = job
     WHERE "when" = 'done' AND state IN ('held', 'queued')
     UNION
-    SELECT job FROM doomed JOIN dependencies ON needs = doomed.id JOIN jobs ON jobs.id = job
+    SELECT job FROM doomed CROSS JOIN dependencies ON needs = doomed.id CROSS JOIN jobs ON jobs.id = job
     WHERE "when" = 'done' AND state IN ('held', 'queued'))
 INSERT OR IGNORE INTO crowd (id, need)
 SELECT id, (SELECT min(needs) FROM dependencies WHERE job = doomed.id AND "when" = 'done'
@@ -467,7 +601,8 @@ WHERE id IN (SELECT id FROM crowd WHERE need IS NULL)
 
 -- name: cancel_doomed
 UPDATE jobs SET state = 'finished', outcome = 'cancelled', cause = 'dependency', finished_at = :at,
-    remark = replace(:remark, '{need}', crowd.need) FROM crowd WHERE jobs.id = crowd.id AND need IS NOT NULL
+    remark = replace(:remark, '{need}', (SELECT need FROM crowd WHERE crowd.id = jobs.id))
+WHERE id IN (SELECT id FROM crowd WHERE need IS NOT NULL)
 
 -- name: keep_attempts_of_crowd
 INSERT OR REPLACE INTO attempts (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at)
@@ -476,7 +611,7 @@ WHERE id IN (SELECT id FROM crowd)
 
 -- name: waiters_of_crowd
 -- The waiting jobs that depend on one of the crowd.
-SELECT DISTINCT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job
+SELECT DISTINCT job FROM crowd CROSS JOIN dependencies ON needs = crowd.id CROSS JOIN jobs ON jobs.id = job
 WHERE state IN ('held', 'queued') ORDER BY job
 
 -- name: noticed_of_crowd
@@ -487,9 +622,10 @@ WHERE jobs.id IN (SELECT id FROM crowd) AND (:is_for_all OR notify IS NOT NULL) 
 -- name: gather_revived
 -- All jobs that were cancelled, directly or through others, because one of the crowd did not succeed.
 WITH RECURSIVE revived (id) AS (
-    SELECT job FROM crowd JOIN dependencies ON needs = crowd.id JOIN jobs ON jobs.id = job WHERE cause = 'dependency'
+    SELECT job FROM crowd CROSS JOIN dependencies ON needs = crowd.id CROSS JOIN jobs ON jobs.id = job
+    WHERE cause = 'dependency'
     UNION
-    SELECT job FROM revived JOIN dependencies ON needs = revived.id JOIN jobs ON jobs.id = job
+    SELECT job FROM revived CROSS JOIN dependencies ON needs = revived.id CROSS JOIN jobs ON jobs.id = job
     WHERE cause = 'dependency')
 INSERT OR IGNORE INTO crowd (id, need)
 SELECT id, (SELECT min(needs) FROM dependencies WHERE job = revived.id
@@ -500,14 +636,14 @@ INSERT INTO events (job, at, kind, detail)
 SELECT id, :at, 'NeedRetried', '' FROM crowd WHERE need IS NOT NULL ORDER BY id
 
 -- name: ran_out_of_crowd
-SELECT jobs.id FROM crowd JOIN jobs ON jobs.id = crowd.id JOIN requests ON requests.id = jobs.request
+SELECT jobs.id FROM crowd CROSS JOIN jobs ON jobs.id = crowd.id JOIN requests ON requests.id = jobs.request
 WHERE cause = 'oom' AND vram > 0 ORDER BY jobs.id
 
 -- name: retry_crowd
 -- Jobs that were cancelled with a dependency usually never ran, so their attempt number stays.
 UPDATE jobs SET state = 'queued', attempt = attempt + (start > 0 OR crowd.need IS NULL), retried = 0, start = 0,
-    dead_starts = 0, allocation = '[]', pid = NULL, outcome = NULL, cause = NULL, exit_code = NULL, signal = NULL,
-    started_at = NULL, finished_at = NULL, remark = NULL FROM crowd WHERE jobs.id = crowd.id
+    dead_starts = 0, allocation = '[]', pid = NULL, outcome = NULL, cause = NULL, is_early = 0, exit_code = NULL,
+    signal = NULL, started_at = NULL, finished_at = NULL, remark = NULL FROM crowd WHERE jobs.id = crowd.id
 
 -- name: shift_crowd
 UPDATE jobs SET state = :state, remark = :remark WHERE id IN (SELECT id FROM crowd)
@@ -644,9 +780,9 @@ SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'
 
 -- name: changed_since
 -- The state of each job that changed between two events, each once.
-SELECT jobs.id, coalesce(outcome, state), attempt FROM (
+SELECT jobs.id, coalesce(outcome, state), attempt, engine FROM (
     SELECT DISTINCT job FROM events WHERE id > :since AND id <= :until) AS news
-JOIN jobs ON jobs.id = news.job
+JOIN jobs ON jobs.id = news.job JOIN requests ON requests.id = jobs.request
 
 -- name: happened
 SELECT events.id, job, at, kind, detail, coalesce(outcome, state), attempt
@@ -659,26 +795,80 @@ FROM events LEFT JOIN jobs ON jobs.id = events.job
 WHERE job = :job AND events.id > :since AND events.id <= :until ORDER BY events.id LIMIT :most
 
 -- name: selected_states
-SELECT jobs.id, coalesce(outcome, state), attempt FROM jobs WHERE {where}
+SELECT jobs.id, coalesce(outcome, state), attempt, engine
+FROM jobs JOIN requests ON requests.id = jobs.request WHERE {where}
 
 -- name: forget_scripts
 DELETE FROM scripts WHERE id NOT IN (SELECT script FROM jobs WHERE script IS NOT NULL)
 
+-- name: sweep_columns
+-- What `rows.sweep_of` reads, in its order.
+id, project, name, command, argv, folder, metric, goal, early_stop, batch, created_at,
+sampler, trials, seed, space, ended
+
+-- name: keep_search
+-- Submitted again, a search continues.
+INSERT INTO searches (sweep, sampler, trials, seed, space) VALUES (:sweep, :sampler, :trials, :seed, :space)
+ON CONFLICT (sweep) DO UPDATE SET sampler = excluded.sampler, trials = excluded.trials, seed = excluded.seed,
+    space = excluded.space, ended = ''
+
+-- name: drop_search
+DELETE FROM searches WHERE sweep = :sweep
+
+-- name: end_search
+UPDATE searches SET ended = :why WHERE sweep = :sweep AND ended = ''
+
+-- name: trials_left
+-- How many more trials each search takes that has not ended.
+SELECT sweep, trials - (SELECT count(*) FROM jobs WHERE jobs.sweep = searches.sweep)
+    - (SELECT count(*) FROM results WHERE results.sweep = searches.sweep
+        AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = results.sweep AND jobs.point = results.point)) AS "left"
+FROM searches WHERE ended = '' AND "left" > 0
+
+-- name: end_halted_search
+-- The search of a batch that failed too often. If runs of it are held instead, it continues with them.
+UPDATE searches SET ended = :why WHERE ended = '' AND sweep IN (SELECT id FROM sweeps WHERE batch = :batch)
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE batch = :batch AND state = 'held')
+
+-- name: unfinished_of_sweep
+-- Its runs that are not finished and not about to be.
+SELECT EXISTS (SELECT 1 FROM jobs WHERE sweep = :sweep AND state NOT IN ('finished', 'stopping'))
+
+-- name: newest_of_sweep
+SELECT max(id) FROM jobs WHERE sweep = :sweep
+
+-- name: stopping_rules
+-- Sweeps with a rule that stops runs early, and unfinished runs.
+SELECT sweeps.id FROM sweeps JOIN batches ON batches.id = sweeps.batch
+WHERE early_stop IS NOT NULL AND (open_since IS NOT NULL OR finished < size)
+
+-- name: runs_with_curves
+-- The runs of a sweep whose reports may be compared.
+SELECT {columns} FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE jobs.sweep = :sweep AND started_at IS NOT NULL AND (state IN ('running', 'paused', 'stopping')
+    OR outcome = 'done' OR is_early) ORDER BY jobs.id
+
+-- name: count_early
+SELECT count(*) FROM jobs WHERE ({where}) AND is_early AND state = 'finished'
+
+-- name: spare_early
+DELETE FROM crowd WHERE id IN (SELECT id FROM jobs WHERE is_early)
+
 -- name: add_sweep
-INSERT INTO sweeps (project, name, command, argv, folder, metric, goal, definition, batch, created_at)
-VALUES (:project, :name, :command, :argv, :folder, :metric, :goal, :definition, :batch, :created_at)
+INSERT INTO sweeps (project, name, command, argv, folder, metric, goal, early_stop, definition, batch, created_at)
+VALUES (:project, :name, :command, :argv, :folder, :metric, :goal, :early_stop, :definition, :batch, :created_at)
 
 -- name: update_sweep
 -- What may change when it is submitted again.
 UPDATE sweeps SET folder = :folder, metric = coalesce(:metric, metric), goal = coalesce(:goal, goal),
-    definition = :definition
+    early_stop = :early_stop, definition = :definition
 WHERE id = :id
 
 -- name: sweep
-SELECT id, project, name, command, argv, folder, metric, goal, batch, created_at FROM sweeps WHERE id = :id
+SELECT {sweep} FROM sweeps LEFT JOIN searches ON sweep = id WHERE id = :id
 
 -- name: sweeps
-SELECT id, project, name, command, argv, folder, metric, goal, batch, created_at FROM sweeps ORDER BY id
+SELECT {sweep} FROM sweeps LEFT JOIN searches ON sweep = id ORDER BY id
 
 -- name: find_sweep
 SELECT id FROM sweeps WHERE project = :project AND name = :name
@@ -718,11 +908,11 @@ UPDATE batches SET halt_first = :value WHERE id = :id
 -- name: runs_of_points
 -- The newest run of each of these points; a point whose job was deleted is known by its result. CROSS: the few points
 -- first, each found by the index; otherwise SQLite would scan the whole sweep.
-SELECT wanted.value, jobs.id, coalesce(jobs.outcome, jobs.state) FROM json_each(:points) AS wanted
+SELECT wanted.value, jobs.id, coalesce(jobs.outcome, jobs.state), jobs.is_early FROM json_each(:points) AS wanted
 CROSS JOIN jobs ON jobs.id = (
     SELECT max(newest.id) FROM jobs AS newest WHERE newest.sweep = :sweep AND newest.point = wanted.value)
 UNION ALL
-SELECT wanted.value, NULL, results.outcome FROM json_each(:points) AS wanted
+SELECT wanted.value, NULL, results.outcome, results.cause IS 'early' FROM json_each(:points) AS wanted
 CROSS JOIN results ON results.sweep = :sweep AND results.point = wanted.value
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = wanted.value)
 
@@ -733,15 +923,16 @@ CROSS JOIN jobs ON jobs.sweep = :sweep AND jobs.folder = wanted.value AND jobs.f
 
 -- name: runs_of_sweep
 -- Runs in their current state, from one job on. The plus: ordered by id, so that the next part continues there.
-SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state), results.numbers,
-    results.summaries, jobs.started_at, jobs.finished_at
+SELECT jobs.id, jobs.attempt, coalesce(jobs.number, 0), jobs.params, coalesce(jobs.outcome, jobs.state),
+    CASE WHEN jobs.is_early THEN 'early' ELSE jobs.cause END, results.numbers, results.summaries, jobs.started_at, jobs.finished_at,
+    (SELECT engine FROM requests WHERE requests.id = jobs.request)
 FROM jobs LEFT JOIN results ON results.sweep = jobs.sweep AND results.point = jobs.point
     AND results.job = jobs.id AND results.attempt = jobs.attempt
 WHERE +jobs.sweep = :sweep AND jobs.id > :after ORDER BY jobs.id LIMIT :most
 
 -- name: forgotten_runs_of_sweep
 -- Results of runs whose job was deleted.
-SELECT NULL, attempt, number, params, outcome, numbers, summaries, started_at, finished_at FROM results
+SELECT NULL, attempt, number, params, outcome, cause, numbers, summaries, started_at, finished_at, NULL FROM results
 WHERE sweep = :sweep AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep = :sweep AND jobs.point = results.point)
 ORDER BY point LIMIT :most OFFSET :after
 
@@ -820,3 +1011,21 @@ DELETE FROM minutes WHERE minute < :before
 
 -- name: minutes_since
 SELECT device, minute, memory, utilization, power, temperature FROM minutes WHERE minute >= :since ORDER BY device, minute
+
+-- name: unread_evictions
+-- Evicted attempts whose checkpoints were not looked at yet.
+SELECT job, attempt, started_at, finished_at FROM attempts WHERE outcome = 'evicted' AND saved_ms IS NULL LIMIT :most
+
+-- name: keep_saved
+UPDATE attempts SET saved_ms = :saved WHERE job = :job AND attempt = :attempt AND saved_ms IS NULL
+
+-- name: add_saved
+UPDATE jobs SET saved_ms = saved_ms + :saved, lost_ms = lost_ms + :lost WHERE id = :job
+
+-- name: automatic
+-- Running jobs that become evictable when they write checkpoints.
+SELECT jobs.id, attempt, started_at, has_checkpoints FROM jobs JOIN requests ON requests.id = jobs.request
+WHERE state = 'running' AND evictable = 'auto' AND started_at IS NOT NULL
+
+-- name: set_checkpoints
+UPDATE jobs SET has_checkpoints = 1 WHERE id = :job AND attempt = :attempt AND state = 'running' AND has_checkpoints = 0
