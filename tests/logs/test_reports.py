@@ -50,8 +50,8 @@ hello
 {"loss": 0.2, "at": "yesterday"}"""
     first, second = "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:01.000Z"
     assert reports.courses(told) == {
-        "loss": [(first, 0.5), (second, None), (None, 0.25), (None, 0.2)],
-        "step": [(first, 1)],
+        "loss": [(first, 1, 0.5), (second, None, None), (None, None, 0.25), (None, None, 0.2)],
+        "step": [(first, 1, 1)],
     }
     assert reports.courses(b"") == {}
 
@@ -81,8 +81,45 @@ def test_a_long_history_is_thinned_per_metric() -> None:
     told = b"".join(b'{"loss": %d}\n{"acc": %d}\n' % (n, n) for n in range(1000))
     found = reports.courses(told, most=100)
     assert {name: len(points) for name, points in found.items()} == {"loss": 100, "acc": 100}
-    assert all(points[-1] == (None, 999) for points in found.values())
+    assert all(points[-1] == (None, None, 999) for points in found.values())
     assert len(reports.courses(told, most=999)["loss"]) == 500
+
+
+def test_a_curve_has_the_step_of_each_line_or_counts_lines() -> None:
+    told = b'{"loss": 3, "epoch": 10}\n{"acc": 1}\nnoise\n{"step": 20, "epoch": 2, "loss": null}\n'
+    steps, values = zip(*reports.curve(told, "loss"), strict=True)
+    assert steps == (10, 20)
+    assert values[0] == 3
+    assert math.isnan(values[1])
+    assert reports.curve(b'{"at": "x", "epoch": 7, "acc": 1}\n') == [(7, 1)]
+    assert reports.curve(b'{"acc": 1}\n{"acc": 2}\n', "acc") == [(1, 1), (2, 2)]
+
+
+def test_a_track_has_steps_or_seconds_and_a_restart_replaces_what_was_after_it() -> None:
+    told = b"""{"at": "2026-01-01T00:00:10.000Z", "loss": 3, "step": 1}
+noise
+{"at": "2026-01-01T00:00:20.000Z", "loss": 2, "step": 2}
+{"at": "2026-01-01T00:00:30.000Z", "loss": 1.5, "step": 3}
+{"at": "2026-01-01T00:00:40.000Z", "loss": null, "step": 3}
+{"at": "2026-01-01T00:00:50.000Z", "loss": 1.9, "step": 2}
+{"loss": 1.2, "step": 4}"""
+    records = reports.records(told)
+    assert reports.track(records, "loss") == [(1, 3), (2, 1.9), (4, 1.2)]
+    seconds = reports.track(records, "loss", "2026-01-01T00:00:00.000Z", is_time=True)
+    assert seconds == [(10, 3), (20, 2), (30, 1.5), (50, 1.9)]
+    assert reports.track(records, "loss", is_time=True)[0] == (0, 3)
+    assert reports.track([{"acc": 1}, {"acc": True}, {"acc": 2}], "acc") == [(1, 1), (2, 2)]
+
+
+def test_a_thinned_curve_keeps_its_ends_and_its_peaks() -> None:
+    points = [(float(n), 100.0 if n == 777 else math.sin(n / 50)) for n in range(2000)]
+    found = reports.thinned(points, 100)
+    assert len(found) <= 102
+    assert found[0] == points[0]
+    assert found[-1] == points[-1]
+    assert (777.0, 100.0) in found
+    assert [place for place, _ in found] == sorted({place for place, _ in found})
+    assert reports.thinned(points[:50], 100) == points[:50]
 
 
 @given(st.binary(max_size=200))

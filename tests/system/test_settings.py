@@ -10,7 +10,7 @@ import pytest
 
 from dibs import errors
 from dibs.system import settings
-from dibs.system.setting_kinds import Bytes
+from dibs.system.configuration.kinds import Bytes
 from dibs.system.settings import SETTINGS, Settings
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -20,7 +20,7 @@ class Place:
     """A site file, a user's file and an environment, all empty."""
 
     def __init__(self, folder: Path) -> None:
-        self.site = folder / "etc" / "config.toml"
+        self.site = folder / "etc" / "dibs" / "config.toml"
         self.user = folder / "home" / ".config" / "dibs" / "config.toml"
         self.environ = {"HOME": str(folder / "home"), "PATH": ""}
         for file in (self.site, self.user):
@@ -48,7 +48,11 @@ def place(tmp_path):
 
 
 def test_every_field_has_a_row_and_every_row_a_field():
-    fields = [field.name for field in dataclasses.fields(Settings) if field.name != "sources"]
+    fields = [
+        field.name
+        for field in dataclasses.fields(Settings)
+        if field.name not in ("sources", "rules", *(table.name for table in settings.TABLES))
+    ]
     assert [setting.name for setting in SETTINGS] == fields
 
 
@@ -66,9 +70,9 @@ def test_the_default_in_the_table_is_the_default_in_the_field(place, setting):
     if not setting.is_in_files or setting.name in ("cpu_slots", "shell", "max_gpus", "keep_for"):
         assert setting.default == ""
         return
-    is_bare = setting.default.startswith("[") or setting.default.isdigit()
+    is_bare = setting.default.startswith("[") or setting.default.isdigit() or setting.default in ("true", "false")
     text = setting.default if is_bare else f'"{setting.default}"'
-    place.write(place.user, f"{setting.name} = {text}")
+    place.write(place.site if setting.is_roots else place.user, f"{setting.name} = {text}")
     assert place.load() == Settings(shell="/bin/sh")
 
 
@@ -129,8 +133,18 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_GRACE="1m30s",
         DIBS_COLLECT_FOR="00:30:00",
         DIBS_ASSUMED_TIME="12h",
+        DIBS_PASS_FOR="2d",
         DIBS_MAX_GPUS="4",
         DIBS_KEEP_FREE="1",
+        DIBS_FAIR_HALF_LIFE="1d",
+        DIBS_FAIR_PROJECTS="true",
+        DIBS_RESERVE_UNUSED_FOR="5m",
+        DIBS_EVICTABLE="auto",
+        DIBS_EVICT_MIN_RUN="5m",
+        DIBS_EVICT_GRACE="2m",
+        DIBS_MAX_EVICTIONS="3",
+        DIBS_EVICTABLE_WAIT="7d",
+        DIBS_IDLE_AFTER="10m",
         DIBS_MAX_JOBS_PER_GPU="6",
         DIBS_KEEP_FOR="90d",
         DIBS_KEEP_JOBS="500",
@@ -146,6 +160,8 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_WEB_CERT="/opt/cert.pem",
         DIBS_WEB_KEY="/opt/key.pem",
         DIBS_STATUS_SOCKET="/srv/dibs/status.sock",
+        DIBS_COMMAND_SERVER="false",
+        DIBS_ENGINE="lab",
     )
     assert found == Settings(
         devices="fake:4",
@@ -157,8 +173,18 @@ def test_every_setting_can_come_from_the_environment(place):
         grace=90.0,
         collect_for=1800.0,
         assumed_time=43200.0,
+        pass_for=172800.0,
         max_gpus=4,
         keep_free=1,
+        fair_half_life=86400.0,
+        fair_projects=True,
+        reserve_unused_for=300.0,
+        evictable="auto",
+        evict_min_run=300.0,
+        evict_grace=120.0,
+        max_evictions=3,
+        evictable_wait=7 * 86400.0,
+        idle_after=600.0,
         max_jobs_per_gpu=6,
         keep_for=90 * 86400.0,
         keep_jobs=500,
@@ -174,8 +200,22 @@ def test_every_setting_can_come_from_the_environment(place):
         web_cert=Path("/opt/cert.pem"),
         web_key=Path("/opt/key.pem"),
         status_socket=Path("/srv/dibs/status.sock"),
+        command_server=False,
+        engine="lab",
     )
-    assert set(found.sources.values()) == {setting.variable for setting in SETTINGS}
+    own = [setting for setting in SETTINGS if not setting.is_roots]
+    assert [found.sources[setting.name] for setting in own] == [setting.variable for setting in own]
+
+
+def test_the_loan_of_idle_gpus_is_for_root_to_allow(place):
+    text = 'idle_gpus = "evictable"\n'
+    place.write(place.site, text)
+    assert place.load().idle_gpus == "evictable"
+    with pytest.raises(errors.UserError, match=r"DIBS_IDLE_GPUS: idle_gpus counts only in /etc/dibs/config\.toml"):
+        place.load(DIBS_IDLE_GPUS="evictable")
+    place.write(place.user, text)
+    with pytest.raises(errors.UserError, match=r"line 1: idle_gpus counts only in /etc/dibs/config\.toml"):
+        place.load()
 
 
 def test_every_setting_but_the_lease_folder_can_come_from_a_file(place):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dibs import errors
-from dibs.system import settings, settings_file
+from dibs.system import settings
+from dibs.system.configuration import file as settings_file
 
 SETTINGS = {setting.name: setting for setting in settings.SETTINGS}
 

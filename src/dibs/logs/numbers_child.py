@@ -33,6 +33,8 @@ MOST_MEMORY = 1024**3
 #: Seconds for the last values of all logs, and then for the summaries.
 DEADLINE_S = 60.0
 SUMMARIES_FOR_S = 10.0
+#: Seconds for the further lines of logs that are being written.
+FOLLOW_FOR_S = 20.0
 
 #: What expressions find in a log: the last values, and the summaries.
 Printed = tuple[Numbers, dict[str, Summary]]
@@ -47,16 +49,8 @@ def search(
     summaries_for_s: float = SUMMARIES_FOR_S,
 ) -> list[Printed]:
     """Return what expressions find in each log; if they take too long, log an error and return less."""
-    asked = json.dumps({"logs": list(logs), "metrics": dict(metrics)}).encode()
-    timeout_s = deadline_s + summaries_for_s
-    about = [str(summaries_for_s), str(timeout_s), str(os.getpid())]
-    words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", *about]
-    try:
-        told = subprocess.run(words, input=asked, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        log.error("%s log(s) were given up: %s", len(logs), error)
-        told = error.stdout or b""
-    lines = [json.loads(line) for line in told.splitlines(keepends=True) if line.endswith(b"\n")]
+    asked = {"logs": list(logs), "metrics": dict(metrics)}
+    lines = _run(asked, len(logs), deadline_s + summaries_for_s, summaries_for_s)
     nothing: list[dict[str, Any]] = [{} for _ in logs]
     last, all_told, *_ = [*lines, nothing, nothing]
     return [
@@ -65,10 +59,41 @@ def search(
     ]
 
 
+def follow(
+    logs: Mapping[str, int], metrics: Mapping[str, str], deadline_s: float = FOLLOW_FOR_S
+) -> dict[str, tuple[int, list[Numbers]]]:
+    """Return what expressions find in logs after a position: where to continue, and the numbers of each line.
+
+    If they take too long, log an error and return less.
+    """
+    asked = {"follow": dict(logs), "metrics": dict(metrics)}
+    return {path: (position, numbers) for path, position, numbers in _run(asked, len(logs), deadline_s)}
+
+
+def _run(asked: Mapping[str, object], count: int, timeout_s: float, summaries_for_s: float = 0) -> list[Any]:
+    """Run the child and return the lines that it completed in time."""
+    about = [str(summaries_for_s), str(timeout_s), str(os.getpid())]
+    words = [sys.executable, "-P", "-m", "dibs.logs.numbers_child", *about]
+    given = json.dumps(asked).encode()
+    try:
+        told = subprocess.run(words, input=given, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        log.error("%s log(s) were given up: %s", count, error)
+        told = error.stdout or b""
+    return [json.loads(line) for line in told.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
 def main() -> None:
-    """Act as the child: read JSON with `logs` and `metrics`, print a line of last values, then a line of summaries."""
+    """Act as the child: read JSON with `logs` and `metrics`, print a line of last values, then a line of summaries.
+
+    With `follow` print for each log a line with its path, where to continue, and the numbers of its further lines.
+    """
     limit(float(sys.argv[2]), int(sys.argv[3]))
     asked = json.load(sys.stdin)
+    for path, position in asked.get("follow", {}).items():
+        print(json.dumps([path, *following(path, position, asked["metrics"])]), flush=True)
+    if "follow" in asked:
+        return
     logs, metrics = asked["logs"], asked["metrics"]
     print(json.dumps([printed(tail(path), metrics) for path in logs]), flush=True)
     # The alarm ends this process; what it has already printed stays valid.
@@ -110,6 +135,30 @@ def summaries(text: str, metrics: Mapping[str, str]) -> dict[str, Summary]:
             if number is not None and abs(number) <= reports.MOST:
                 found[name] = reports.summed(found.get(name), number)
     return found
+
+
+def following(path: str, position: int, metrics: Mapping[str, str]) -> tuple[int, list[Numbers]]:
+    """Return where the last whole line of a log ends, and the numbers of each line after a position that has any."""
+    patterns = {name: re.compile(pattern) for name, pattern in metrics.items()}
+    try:
+        with open(path, "rb") as log:
+            log.seek(position)
+            part = log.read(LOG_BYTES)
+    except OSError:
+        return position, []
+    whole = part[: part.rfind(b"\n") + 1]
+    if not whole and len(part) == LOG_BYTES:
+        # One endless line: skip it.
+        whole = part
+    found = []
+    for line in whole.decode(errors="replace").splitlines():
+        each = {name: _last(pattern, line[:LONGEST_LINE]) for name, pattern in patterns.items()}
+        numbers = {
+            name: number if abs(number) <= reports.MOST else None for name, number in each.items() if number is not None
+        }
+        if numbers:
+            found.append(numbers)
+    return position + len(whole), found
 
 
 def _last(pattern: re.Pattern[str], line: str) -> float | None:

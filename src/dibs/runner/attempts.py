@@ -15,7 +15,7 @@ import os
 
 from dibs.runner import records
 from dibs.system.crash_points import crash_point
-from dibs.system.lean import record
+from dibs.system.lean import closing_fd, record
 
 TYPE_CHECKING = False
 
@@ -53,8 +53,11 @@ class Claim:
         os.unlink(self.path)
 
 
-def prepare(folder: str, text: str, room: int = records.SIZE) -> Claim:
+def prepare(folder: str, text: str, room: int = records.SIZE, *, is_shared: bool = False) -> Claim:
     """Create the claim file of a start. A full disk then prevents the start instead of losing the job.
+
+    In a folder that several machines share it is not locked: a network file system may have no locks, or keep them to
+    one machine.
 
     Nothing is synced: after a crash of our processes the kernel still has the data, and a power cut ends every runner.
     A start without a file after a power cut is unknown, not open; see `dispatch.recover`.
@@ -62,7 +65,8 @@ def prepare(folder: str, text: str, room: int = records.SIZE) -> Claim:
     path = f"{folder}/.started.{os.getpid()}.{os.urandom(4).hex()}"
     claim = Claim(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     try:
-        fcntl.flock(claim.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not is_shared:
+            fcntl.flock(claim.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if room:
             os.posix_fallocate(claim.fd, 0, room)
         # A claim that lost its text in a power cut is still a claim.
@@ -79,23 +83,26 @@ def decide(claim: Claim, folder: str, start: int) -> int | None:
     try:
         os.link(claim.path, f"{folder}/started.{start}")
     except BaseException as error:
-        claim.drop()
-        if isinstance(error, FileExistsError):
-            return None
-        raise
+        # The server of a network file system may do what it was asked twice, and report the second time.
+        is_ours = isinstance(error, FileExistsError) and os.fstat(claim.fd).st_nlink > 1
+        if not is_ours:
+            claim.drop()
+            if isinstance(error, FileExistsError):
+                return None
+            raise
     crash_point("started:linked")
     os.unlink(claim.path)
     return claim.fd
 
 
-def claim(folder: str, start: int, text: str) -> int | None:
+def claim(folder: str, start: int, text: str, *, is_shared: bool = False) -> int | None:
     """Claim a start for the calling runner; return the same as `decide`."""
-    return decide(prepare(folder, text), folder, start)
+    return decide(prepare(folder, text, is_shared=is_shared), folder, start)
 
 
-def bury(folder: str, start: int) -> bool:
+def bury(folder: str, start: int, *, is_shared: bool = False) -> bool:
     """Decide that a start never begins; return False if it was already decided."""
-    fd = decide(prepare(folder, TOMBSTONE, room=0), folder, start)
+    fd = decide(prepare(folder, TOMBSTONE, room=0, is_shared=is_shared), folder, start)
     if fd is not None:
         os.close(fd)
     return fd is not None
@@ -107,10 +114,8 @@ def sync(folder: str, start: int) -> None:
         fd = os.open(f"{folder}/started.{start}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return
-    try:
+    with closing_fd(fd):
         os.fdatasync(fd)
-    finally:
-        os.close(fd)
 
 
 def open_folder(folder: str) -> int:
@@ -120,13 +125,31 @@ def open_folder(folder: str) -> int:
 
 def read_started(folder: str, start: int) -> Shim | Tombstone | None:
     """Return how this start was decided, or None if it is undecided."""
+    found = read_records(folder, start)
+    return None if found is None else found.decision
+
+
+@record
+class Records:
+    """What the file of a decided start says."""
+
+    decision: Shim | Tombstone
+    running: records.RunningCommand | None = None
+    final: records.Final | None = None
+
+
+def read_records(folder: str, start: int) -> Records | None:
+    """Return the records of a start; None if it is undecided."""
     fd = _open_started(folder, start)
     if fd is None:
         return None
-    try:
-        return _decision(os.pread(fd, 256, 0))
-    finally:
-        os.close(fd)
+    with closing_fd(fd):
+        return _records(fd)
+
+
+def _records(fd: int) -> Records:
+    content = os.pread(fd, records.SIZE, 0)
+    return Records(_decision(content), records.running_in(content), records.final_in(content))
 
 
 def _open_started(folder: str, start: int) -> int | None:
@@ -147,10 +170,10 @@ def _decision(content: bytes) -> Shim | Tombstone:
         return Shim(0, 0, "")
 
 
-def give_up(folder: str, start: int) -> bool:
+def give_up(folder: str, start: int, *, is_shared: bool = False) -> bool:
     """Bury a start before it begins; return False if a runner claimed it first, which then needs an order."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    return bury(folder, start) or isinstance(read_started(folder, start), Tombstone)
+    return bury(folder, start, is_shared=is_shared) or isinstance(read_started(folder, start), Tombstone)
 
 
 # -- orders -----------------------------------------------------------------------------------------------------
@@ -159,16 +182,14 @@ def give_up(folder: str, start: int) -> bool:
 def append_order(folder: str, start: int, line: str) -> None:
     """Append a durable order for the runner of a start, which reads it on SIGUSR1.
 
-    `stop GRACE_S`, `signal N`, `pause`, `resume`, `limit SECONDS` or `limit none`.
+    `stop GRACE_S`, `stop GRACE_S warn` (its warning signal comes first), `signal N`, `pause`, `resume`,
+    `limit SECONDS`, `limit none`, or `evictable` (let others see that it is).
     """
     path = os.path.join(folder, f"orders.{start}")
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+    with closing_fd(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)) as fd:
         # One write per order. The leading newline ends a line that a crash left incomplete.
         os.write(fd, f"\n{line}\n".encode())
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class Orders:
@@ -219,20 +240,14 @@ def lock_tree(folder: str) -> int | None:
 
 def has_tree(folder: str) -> bool:
     """Return whether the runner, or any process of the command that kept its descriptors, lives."""
-    fd = open_folder(folder)
-    try:
+    with closing_fd(open_folder(folder)) as fd:
         return _is_locked(fd)
-    finally:
-        os.close(fd)
 
 
 def has_runner(folder: str, start: int) -> bool:
     """Return whether the runner that claimed this start still works on it."""
-    fd = os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
+    with closing_fd(os.open(f"{folder}/started.{start}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)) as fd:
         return _is_locked(fd)
-    finally:
-        os.close(fd)
 
 
 def _is_locked(fd: int) -> bool:
@@ -295,6 +310,8 @@ class Lost:
     """The runner died without a final record; whether and how the command ended is unknown."""
 
     running: records.RunningCommand | None
+    #: What is known about it; empty: nothing.
+    why: str = ""
 
 
 @record
@@ -325,25 +342,33 @@ def examine(folder: str, start: int) -> Verdict:
     crash_point("examine:decided")
     if fd is None:
         return NeverStarted()
-    try:
+    with closing_fd(fd):
         return _examine_decided(folder, fd)
-    finally:
-        os.close(fd)
 
 
 def _examine_decided(folder: str, fd: int) -> Verdict:
-    started = _decision(os.pread(fd, 256, 0))
-    if isinstance(started, Tombstone):
-        return NeverStarted()
     is_at_work = _is_locked(fd)
     # Read after the check: a runner that has unlocked has written everything.
-    content = os.pread(fd, records.SIZE, 0)
-    if is_at_work:
-        return Alive(started, records.running_in(content))
-    final = records.final_in(content)
-    if final is not None:
-        if final.kind == "nolease":
-            return NoLease(final)
-        return Refused(final) if final.kind == "refused" else Ended(final)
-    running = records.running_in(content)
-    return Orphaned(running) if has_tree(folder) else Lost(running)
+    found = _records(fd)
+    if is_at_work and isinstance(found.decision, Shim):
+        return Alive(found.decision, found.running)
+    settled = settle(found)
+    if settled is not None:
+        return settled
+    return Orphaned(found.running) if has_tree(folder) else Lost(found.running)
+
+
+def settle(found: Records) -> Verdict | None:
+    """Return what the records of a decided start say by themselves; None if that depends on whether a runner lives."""
+    if isinstance(found.decision, Tombstone):
+        return NeverStarted()
+    return None if found.final is None else judge(found.final, found.running)
+
+
+def judge(final: records.Final, running: records.RunningCommand | None = None) -> Verdict:
+    """Return what a final record says about its start."""
+    if final.kind == "lost":
+        return Lost(running, final.why)
+    if final.kind == "nolease":
+        return NoLease(final)
+    return Refused(final) if final.kind == "refused" else Ended(final)

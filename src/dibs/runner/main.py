@@ -14,20 +14,21 @@ import sys
 import time
 
 from dibs.runner import attempts, oom, records, spares, spawn, supervision
+from dibs.runner.lease_set import LeaseSet, refused
 from dibs.system import processes, refusals
 from dibs.system.crash_points import crash_point
-from dibs.system.lean import signal
+from dibs.system.lean import closing_fd, signal
 from dibs.system.process_tree import Termination
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.leases import device_lease
+    from collections.abc import Callable
 
 #: Blocked from the beginning: the signals that supervision waits for, and terminal signals, since a job has no
 #: terminal.
 BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 
-#: Message to the daemon that a start is over and all its descriptors are closed.
+#: Message to the daemon that a start is over and all its descriptors are closed. The final record follows, if any.
 OVER = b"over"
 #: Seconds between attempts to send to a socket whose queue is full.
 TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
@@ -37,6 +38,9 @@ LOOK_S = 1.0
 LEFTOVERS_PAUSE_S = (0.01, 1.0)
 #: Consecutive scans that must find nothing.
 EMPTY_LOOKS = 5
+
+#: Of the cgroup of this process.
+_oom_kills = oom.KillCount()
 
 
 def main() -> None:
@@ -49,7 +53,7 @@ def main() -> None:
 
 def preload() -> None:
     """Import in the forking process what its runners need later."""
-    import ctypes as ctypes
+    import _ctypes as _ctypes
     import resource as resource  # wait4 imports it for its third result
 
 
@@ -57,24 +61,29 @@ def serve(fd: int) -> None:
     """Carry out the starts that arrive at a socket, one after another, until the daemon closes it."""
     become_runner(fd)
     sock = _socket.socket(fileno=fd)
-    pid = os.getpid()
-    shim = f"shim {pid} {processes.identity(pid)} {processes.boot_id()}"
+    shim = own_shim()
     mine = spares.Spares(shim)
     try:
         while (spec := _receive(sock)) is not None:
-            refusal = run(spec, shim, mine)
+            over = carry_out(spec, shim, mine)
             crash_point("runner:over")
-            if refusal is not None:
-                refuse(fd, refusal)
+            if isinstance(over, refusals.Refusal):
+                refuse(fd, over)
                 return
-            if _has_children() or not _tell_over(sock):
+            if _has_children() or not _tell_over(sock, over):
                 attempts.sync(spec.folder, spec.start)
                 return
     finally:
         mine.drop()
 
 
-def become_runner(keep: int) -> None:
+def own_shim() -> str:
+    """Return the text that identifies this process in its claims."""
+    pid = os.getpid()
+    return f"shim {pid} {processes.identity(pid)} {processes.boot_id()}"
+
+
+def become_runner(keep: int | None) -> None:
     """Detach from the caller's session, signals and descriptors. Every new runner calls this first, forked or not."""
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     for signum in supervision.WAKE:
@@ -88,7 +97,7 @@ def become_runner(keep: int) -> None:
     processes.become_subreaper()
 
 
-def _close_strangers(keep: int) -> None:
+def _close_strangers(keep: int | None) -> None:
     """Close descriptors the caller leaked; a command must not keep a daemon's socket alive."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != keep:
@@ -96,7 +105,8 @@ def _close_strangers(keep: int) -> None:
                 os.close(int(name))
             except OSError:
                 continue  # the descriptor of this listing itself
-    os.set_inheritable(keep, False)
+    if keep is not None:
+        os.set_inheritable(keep, False)
 
 
 def _receive(sock: _socket.socket) -> records.Spec | None:
@@ -109,17 +119,14 @@ def _receive(sock: _socket.socket) -> records.Spec | None:
         if said:
             refuse(sock.fileno(), refusals.of_own(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
         return None
-    fd = int.from_bytes(ancillary[0][2], sys.byteorder)
-    try:
+    with closing_fd(int.from_bytes(ancillary[0][2], sys.byteorder)) as fd:
         return records.unpack(os.pread(fd, os.fstat(fd).st_size, 0))
-    finally:
-        os.close(fd)
 
 
-def _tell_over(sock: _socket.socket) -> bool:
+def _tell_over(sock: _socket.socket, final: bytes) -> bool:
     """Tell the daemon that a start is over; return False if it is gone. Its next commit makes the result durable."""
     try:
-        sock.send(OVER)
+        sock.send(OVER + final)
     except OSError:
         return False
     return True
@@ -149,35 +156,49 @@ def _has_children() -> bool:
     return True
 
 
-def run(spec: records.Spec, shim: str, mine: spares.Spares) -> refusals.Refusal | None:
+def run(
+    spec: records.Spec, shim: str, mine: spares.Spares, new_orders: Callable[[], list[list[str]]] | None = None
+) -> refusals.Refusal | None:
+    """Carry out one start; return why the machine refused even to claim it."""
+    over = carry_out(spec, shim, mine, new_orders)
+    return over if isinstance(over, refusals.Refusal) else None
+
+
+def carry_out(
+    spec: records.Spec, shim: str, mine: spares.Spares, new_orders: Callable[[], list[list[str]]] | None = None
+) -> refusals.Refusal | bytes:
     """Carry out one start unless it was already carried out or abandoned; close everything it opened.
 
-    `shim` identifies this process in its claim. Return why the machine refused even to claim the start.
+    `shim` identifies this process in its claim. `new_orders` reads the orders; default: from their file, when a signal
+    comes. Return the final record, empty if another process decided about the start, or why the machine refused even to
+    claim it.
     """
     crash_point("runner:begin")
     _forget_signals()
     spare = mine.take(spec)
     # Closed in reverse order, the claim last: if the claim is unlocked, everything else is settled.
     open_fds: list[int] = [] if spare is None else [spare.log]
-    refusal = None
+    leases = LeaseSet(spec)
+    over: refusals.Refusal | bytes = b""
     try:
         started = _claim(spec, shim, spare)
     except OSError as error:
-        started, refusal = None, refusals.of_own(error)
+        started, over = None, refusals.of_own(error)
     if started is not None:
         open_fds.insert(0, started)
         crash_point("runner:claimed")
-        begun = _start_command(spec, spare, open_fds)
+        begun = _start_command(spec, spare, open_fds, leases)
         if isinstance(begun, records.Final):
-            refusal = _record_unstarted(started, begun)
+            over = _record_unstarted(started, begun)
         else:
-            final = _follow(spec, started, begun, mine)
+            final = _follow(spec, started, begun, mine, leases, new_orders)
             crash_point("runner:ended")
-            records.write_final(started, final)
+            over = records.write_final(started, final)
         crash_point("runner:recorded")
+    leases.release()
     for fd in reversed(open_fds):
         os.close(fd)
-    return refusal
+    return over
 
 
 def _claim(spec: records.Spec, shim: str, spare: spares.Spare | None) -> int | None:
@@ -185,17 +206,16 @@ def _claim(spec: records.Spec, shim: str, spare: spares.Spare | None) -> int | N
     if spare is not None:
         return attempts.decide(spare.claim, spec.folder, spec.start)
     spawn.make_folder(spec.folder)
-    return attempts.claim(spec.folder, spec.start, shim)
+    return attempts.claim(spec.folder, spec.start, shim, is_shared=bool(spec.engine))
 
 
-def _record_unstarted(started: int, final: records.Final) -> refusals.Refusal | None:
-    """Record why the command did not start; if even that fails, return why."""
+def _record_unstarted(started: int, final: records.Final) -> refusals.Refusal | bytes:
+    """Record why the command did not start, and return the record; if even that fails, return why."""
     crash_point("runner:ended")
     try:
-        records.write_final(started, final)
+        return records.write_final(started, final)
     except OSError as error:
         return refusals.of_own(error)
-    return None
 
 
 def _forget_signals() -> None:
@@ -204,7 +224,14 @@ def _forget_signals() -> None:
         pass
 
 
-def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> records.Final:
+def _follow(
+    spec: records.Spec,
+    started: int,
+    pid: int,
+    mine: spares.Spares,
+    leases: LeaseSet,
+    new_orders: Callable[[], list[list[str]]] | None,
+) -> records.Final:
     """Record that the command runs, and return how it ended. The command already runs: no error may fail the job."""
     started_at_ns = time.time_ns()
     crash_point("runner:spawned")
@@ -213,35 +240,46 @@ def _follow(spec: records.Spec, started: int, pid: int, mine: spares.Spares) -> 
     except OSError:
         sys.excepthook(*sys.exc_info())
     crash_point("runner:running")
-    _tell(spec, "running", str(pid), str(started_at_ns))
     mine.make(spec)
-    killed_before = oom.kills()
-    orders = attempts.Orders(spec.folder, spec.start)
-    final = supervision.supervise(spec, pid, orders.new, lambda what, names: _tell(spec, what, names))
+    killed_before = _oom_kills.now()
+    read = new_orders or attempts.Orders(spec.folder, spec.start).new
+    marks: list[int] = []
+    final = supervision.supervise(
+        spec,
+        pid,
+        read,
+        lambda what, names: _tell(spec, what, names),
+        lambda: marks.extend(leases.put_marks()),
+        lambda: _tell(spec, "running", str(pid), str(started_at_ns)),
+    )
+    for fd in marks:
+        os.close(fd)
     final.started_at_ns = started_at_ns
     if final.kind == "signalled" or final.code:
-        was_killed = final.signal == signal.SIGKILL and oom.kills() != killed_before
+        was_killed = final.signal == signal.SIGKILL and _oom_kills.now() != killed_before
         final.out_of_memory = was_killed or oom.said(spec.stderr or spec.output)
     return final
 
 
-def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: list[int]) -> int | records.Final:
+def _start_command(
+    spec: records.Spec, spare: spares.Spare | None, open_fds: list[int], leases: LeaseSet
+) -> int | records.Final:
     """Return the pid of the command, or the result if it cannot start; every error here becomes the result."""
     try:
-        tree = _lock_tree(spec.folder)
-        open_fds.append(tree)
+        tree = [] if spec.engine else [_lock_tree(spec.folder)]
+        open_fds += tree
         crash_point("runner:tree")
-        held = _take_leases(spec)
-        if isinstance(held, records.Final):
-            return held
-        open_fds += held
+        refusal = leases.take()
+        if refusal is not None:
+            return refusal
+        open_fds += leases.put_marks() if spec.evictable else []
         crash_point("runner:leased")
-        return spawn.spawn(spec, spare, [*held, tree])
+        return spawn.spawn(spec, spare, [*leases.fds(), *tree])
     except spawn.CannotStart as error:
-        return _failed(error.code, str(error)) if error.refusal is None else _refused(error.refusal)
+        return _failed(error.code, str(error)) if error.refusal is None else refused(error.refusal)
     except OSError as error:
         # Only our own files and sockets are in use here.
-        return _refused(refusals.of_own(error))
+        return refused(refusals.of_own(error))
     except Exception as error:  # noqa: BLE001 - no command runs yet, so the record is the right place for it
         sys.excepthook(*sys.exc_info())
         return _failed(125, f"{type(error).__name__}: {error}")
@@ -249,12 +287,6 @@ def _start_command(spec: records.Spec, spare: spares.Spare | None, open_fds: lis
 
 def _failed(code: int, why: str) -> records.Final:
     return records.Final("failed", code=code, why=why, ended_at_ns=time.time_ns())
-
-
-def _refused(refusal: refusals.Refusal) -> records.Final:
-    return records.Final(
-        "refused", why=refusal.why, device=refusal.device, scope=refusal.scope, ended_at_ns=time.time_ns()
-    )
 
 
 def _lock_tree(folder: str) -> int:
@@ -265,38 +297,6 @@ def _lock_tree(folder: str) -> int:
             raise OSError(errno.EBUSY, "a process of an earlier start of this attempt still runs")
         time.sleep(0.002)
     return lock
-
-
-def _take_leases(spec: records.Spec) -> list[int] | records.Final:
-    """Return the descriptors of all leases, or the refusal."""
-    if not spec.devices and not spec.shares:
-        return []
-    from dibs.leases import device_lease  # a job without devices does not pay for this import
-
-    place = device_lease.Folder(spec.lease_dir) if spec.lease_dir else device_lease.folder()
-    note = device_lease.Note(spec.note_job)
-    taken: list[device_lease.Lease] = []
-    try:
-        taken += device_lease.take(place, spec.devices, note) if spec.devices else []
-        for share in sorted(spec.shares):
-            device, mib, capacity_mib, slots = share.split()
-            taken.append(device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note))
-    except device_lease.Unusable as unusable:
-        _release(taken)
-        return _refused(refusals.Refusal(refusals.DEVICE, unusable.why, unusable.device))
-    except device_lease.Refused as refused:
-        _release(taken)
-        holder = refused.holder.pid if refused.holder else None
-        ended_at_ns = time.time_ns()
-        return records.Final(
-            "nolease", device=refused.device, why=refused.why, holder=holder or 0, ended_at_ns=ended_at_ns
-        )
-    return [fd for lease in taken for fd in lease.fds()]
-
-
-def _release(taken: list[device_lease.Lease]) -> None:
-    for lease in taken:
-        lease.close()
 
 
 def _tell(spec: records.Spec, what: str, *more: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dibs.logs import tails
 
 #: Framework messages for exhausted device memory.
@@ -16,8 +18,8 @@ DEVICE_WORDS = (
 )
 #: Messages for exhausted memory, of a device or of the machine.
 LAST_WORDS = (*DEVICE_WORDS, b"MemoryError", b"std::bad_alloc")
-#: Bytes at the end of the output that are searched.
-TAIL = 16384
+#: Bytes at the end of the output that are searched, and of the file with the count.
+TAIL, COUNT_BYTES = 16384, 4096
 
 
 def said(path: bytes) -> bool:
@@ -35,30 +37,63 @@ def _ends_with(path: bytes, words: tuple[bytes, ...]) -> bool:
     return any(each in tail for each in words)
 
 
-def kills() -> int | None:
-    """Return how many processes of our cgroup the kernel has OOM-killed; None if it does not report that."""
-    try:
-        with open("/proc/self/cgroup", "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(b":", 2)
-        if not controllers:
-            count = _count(b"/sys/fs/cgroup" + path + b"/memory.events")
-        elif b"memory" in controllers.split(b","):
-            count = _count(b"/sys/fs/cgroup/memory" + path + b"/memory.oom_control")
-        else:
+class KillCount:
+    """How many processes of our cgroup the kernel has OOM-killed. The file that says so stays open."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+
+    def now(self) -> int | None:
+        """Return the count; None if the kernel does not report it."""
+        if self._fd is None:
+            self._fd = _open_count()
+        count = None if self._fd is None else _count(self._fd)
+        if count is None:
+            self.close()
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _open_count() -> int | None:
+    """Return the file with the count of our cgroup; None if there is none."""
+    for path in _paths():
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
             continue
-        if count is not None:
-            return count
+        if _count(fd) is not None:
+            return fd
+        os.close(fd)
     return None
 
 
-def _count(path: bytes) -> int | None:
+def _paths() -> list[bytes]:
     try:
-        with open(path, "rb") as file:
-            words = file.read().split()
+        with open("/proc/self/cgroup", "rb", buffering=0) as file:
+            lines = file.read().splitlines()
     except OSError:
+        return []
+    named = [line.split(b":", 2)[1:] for line in lines]
+    return [
+        b"/sys/fs/cgroup/memory" + path + b"/memory.oom_control"
+        if controllers
+        else b"/sys/fs/cgroup" + path + b"/memory.events"
+        for controllers, path in named
+        if not controllers or b"memory" in controllers.split(b",")
+    ]
+
+
+def _count(fd: int) -> int | None:
+    try:
+        words = os.pread(fd, COUNT_BYTES, 0).split()
+    except OSError:
+        # The cgroup is gone.
         return None
     return int(words[words.index(b"oom_kill") + 1]) if b"oom_kill" in words else None

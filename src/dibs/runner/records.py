@@ -57,6 +57,9 @@ class Spec:
     shares: tuple[str, ...] = ()
     lease_dir: str = ""
     note_job: str = ""
+    #: Whether others see that it gives its devices up to ordinary jobs, and the user for whom it did so last.
+    evictable: bool = False
+    evicted_by: str = ""
     time_limit_s: float | None = None
     grace_s: float = 30.0
     leftover_grace_s: float = LEFTOVER_GRACE_S
@@ -66,6 +69,13 @@ class Spec:
     warn_s: float = 0.0
     #: Path of a datagram socket that gets a message for each step; None: no listener.
     notify: bytes | None = None
+    #: The engine whose node this runs on, with all files in a folder that its nodes share; empty: the daemon's machine.
+    engine: str = ""
+    #: How many devices the engine was asked for; its variables say which ones.
+    gpus: int = 0
+    #: The machine of the daemon, and its devices, each `INDEX UUID`: there an engine's devices are leased too.
+    machine: str = ""
+    machine_devices: tuple[str, ...] = ()
 
 
 def _text(raw: bytes) -> str:
@@ -101,6 +111,8 @@ SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"run_folder": ("run_folder", bytes),
     b"lease_dir": ("lease_dir", _text),
     b"note_job": ("note_job", _text),
+    b"evictable": ("evictable", _flag),
+    b"evicted_by": ("evicted_by", _text),
     b"time_limit_s": ("time_limit_s", float),
     b"grace_s": ("grace_s", float),
     b"leftover_grace_s": ("leftover_grace_s", float),
@@ -108,12 +120,16 @@ SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"warn_signal": ("warn_signal", int),
     b"warn_s": ("warn_s", float),
     b"notify": ("notify", bytes),
+    b"engine": ("engine", _text),
+    b"gpus": ("gpus", int),
+    b"machine": ("machine", _text),
+    b"machine_device": ("machine_devices", _text),
     b"argv": ("argv", bytes),
     b"env": ("env", bytes),
     b"device": ("devices", _text),
     b"share": ("shares", _text),
 }
-SPEC_LISTS = ("argv", "env", "folders", "devices", "shares")
+SPEC_LISTS = ("argv", "env", "folders", "devices", "shares", "machine_devices")
 
 
 def _bytes(value: object) -> bytes:
@@ -123,16 +139,17 @@ def _bytes(value: object) -> bytes:
 
 
 def pack(spec: Spec) -> bytes:
-    """Encode a spec."""
+    """Encode a spec, without what is empty: every reader takes that as the default."""
     items = [SPEC_HEAD]
     for key, (name, reading) in SPEC_KEYS.items():
         value = getattr(spec, name)
         if name == "env":
             # The largest part, and already bytes.
-            items += [key + b"=" + one for one in value]
-            continue
-        for one in value if name in SPEC_LISTS else [] if value is None else [value]:
-            items.append(key + b"=" + (b"%o" % one if reading is _octal else _bytes(one)))
+            items += [b"env=" + one for one in value]
+        elif name in SPEC_LISTS:
+            items += [key + b"=" + _bytes(one) for one in value]
+        elif value is not None and value is not False and value != "":
+            items.append(key + b"=" + (b"%o" % value if reading is _octal else _bytes(value)))
     packed = b"\0".join(items)
     if packed.count(b"\0") != len(items) - 1:
         raise ValueError("a command, variable or path contains a NUL byte")
@@ -152,7 +169,7 @@ def unpack(packed: bytes) -> Spec:
             continue
         name, reading = SPEC_KEYS[key]
         if name in lists:
-            lists[name].append(reading(raw))
+            lists[name].append(raw if reading is bytes else reading(raw))
         else:
             values[name] = reading(raw)
     return Spec(**values, **{name: tuple(found) for name, found in lists.items()})  # type: ignore[arg-type]
@@ -169,9 +186,10 @@ class RunningCommand:
 
 @record
 class Final:
-    """How a start ended: `exited`, `signalled`, `failed` (could not be started), `nolease` or `refused`.
+    """How a start ended: `exited`, `signalled`, `failed` (could not be started), `nolease`, `refused` or `lost`.
 
-    The machine, not the job, is why a start was `refused`; `scope` is that of `refusals.Refusal`.
+    The machine, not the job, is why a start was `refused`; `scope` is that of `refusals.Refusal`. `lost`: the runner
+    was killed, and its parent ended what it left.
     """
 
     kind: str
@@ -200,7 +218,7 @@ class Final:
     note: str = ""
 
 
-FINAL_KINDS = ("exited", "signalled", "failed", "nolease", "refused")
+FINAL_KINDS = ("exited", "signalled", "failed", "nolease", "refused", "lost")
 
 _RUNNING_KEYS: dict[str, Callable[[bytes], object]] = {"pid": int, "starttime": int, "started_at_ns": int}
 _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
@@ -229,9 +247,11 @@ def write_running(started: int, running: RunningCommand) -> None:
     os.pwrite(started, _record(running, _RUNNING_KEYS), RUNNING_AT)
 
 
-def write_final(started: int, final: Final) -> None:
-    """Write the final record in place."""
-    os.pwrite(started, _record(final, _FINAL_KEYS), FINAL_AT)
+def write_final(started: int, final: Final) -> bytes:
+    """Write the final record in place; return it."""
+    record = _record(final, _FINAL_KEYS)
+    os.pwrite(started, record, FINAL_AT)
+    return record
 
 
 def running_in(content: bytes) -> RunningCommand | None:
@@ -242,7 +262,12 @@ def running_in(content: bytes) -> RunningCommand | None:
 
 def final_in(content: bytes) -> Final | None:
     """Return the final record of a `started` file, or None if none was written completely."""
-    values = _record_in(content[FINAL_AT:SIZE], _FINAL_KEYS)
+    return read_final_record(content[FINAL_AT:SIZE])
+
+
+def read_final_record(record: bytes) -> Final | None:
+    """Return what a final record says; None if it is not whole."""
+    values = _record_in(record, _FINAL_KEYS)
     return Final(**values) if values and values.get("kind") in FINAL_KINDS else None  # type: ignore[arg-type]
 
 

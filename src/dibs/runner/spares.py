@@ -16,6 +16,8 @@ import os
 from dibs.runner import attempts, records
 from dibs.system.crash_points import crash_point
 
+#: Their folder, next to that of all jobs.
+FOLDER = "spares"
 #: Our own log: private, append-only, never opened through a link.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
 
@@ -88,7 +90,7 @@ def _fits(spec: records.Spec) -> bool:
 
 def _place(spec: records.Spec) -> str:
     """Return the folder of spares, next to the folder of all jobs."""
-    return f"{os.path.dirname(os.path.dirname(os.path.dirname(spec.folder)))}/spares"
+    return f"{os.path.dirname(os.path.dirname(os.path.dirname(spec.folder)))}/{FOLDER}"
 
 
 def _make(place: str, shim: str) -> Spare:
@@ -125,12 +127,12 @@ def above_standard(fd: int) -> int:
 def remove_dead(home: str) -> None:
     """Remove the spares of dead runners. (A living runner that loses its spare creates its next folder itself.)"""
     try:
-        names = os.listdir(f"{home}/spares")
+        names = os.listdir(f"{home}/{FOLDER}")
     except FileNotFoundError:
         return
     for name in names:
         if not os.path.exists(f"/proc/{name.partition('.')[0]}"):
-            remove(f"{home}/spares/{name}")
+            remove(f"{home}/{FOLDER}/{name}")
 
 
 def remove(path: str) -> None:

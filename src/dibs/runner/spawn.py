@@ -54,7 +54,7 @@ def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) 
             opened.append(_open_output(spec.stderr, spec.output_mode))
         outputs = [*([spare.log] if spare is not None else []), *opened]
         crash_point("runner:opened")
-        first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited))
+        first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited), 0)
         copies = [(outputs[0], 1), (outputs[-1], 2), *((fd, first + place) for place, fd in enumerate(inherited))]
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in copies]
         return _execute(spec, [(os.POSIX_SPAWN_OPEN, 0, b"/dev/null", os.O_RDONLY, 0), *actions])

@@ -29,20 +29,39 @@ WAKE = frozenset((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM))
 WARN_AGAIN_S = 1.0
 #: Seconds until the next attempt after an internal error.
 AFTER_ERROR_S = 1.0
+#: Seconds until a command that still runs is announced: of a shorter one only its end is worth a message.
+ANNOUNCE_AFTER_S = 0.01
+#: Seconds between looks at the orders on a node of an engine, which may have no way to signal us.
+LOOK_EVERY_S = 2.0
 
 
 def supervise(
-    spec: records.Spec, pid: int, new_orders: Callable[[], list[list[str]]], tell: Callable[[str, str], None]
+    spec: records.Spec,
+    pid: int,
+    new_orders: Callable[[], list[list[str]]],
+    tell: Callable[[str, str], None],
+    mark: Callable[[], None] | None = None,
+    announce: Callable[[], None] | None = None,
 ) -> records.Final:
-    """Return how the command ended, once no process of its tree is left."""
-    tree = Tree(spec, pid, time.monotonic(), tell)
+    """Return how the command ended, once no process of its tree is left.
+
+    `mark` marks its leases as evictable; `announce` tells others that it runs, unless it ends at once.
+    """
+    begun_at = time.monotonic()
+    tree = Tree(spec, pid, begun_at, tell, mark)
+    announce_at = begun_at + ANNOUNCE_AFTER_S if announce is not None else NEVER
     asked: list[list[str]] = []
     while not tree.reap(time.monotonic()):
         try:
             now = time.monotonic()
             for order in [*asked, *_read(new_orders)]:
                 tree.obey(order, now)
-            wake_at = tree.act(now)
+            if announce is not None and now >= announce_at:
+                announce_at = NEVER
+                announce()
+            wake_at = min(tree.act(now), announce_at)
+            if spec.engine:
+                wake_at = min(wake_at, now + LOOK_EVERY_S)
         except Exception:  # noqa: BLE001 - the command runs: an internal error must not abandon it
             sys.excepthook(*sys.exc_info())
             wake_at = time.monotonic() + AFTER_ERROR_S
@@ -96,15 +115,26 @@ class Tree:
         "_has_ended",
         "_is_warned",
         "_limit_s",
+        "_mark",
         "_pid",
         "_settled_at",
         "_spec",
+        "_stop_at",
+        "_stop_grace_s",
         "_tell",
         "_termination",
         "_watch",
     )
 
-    def __init__(self, spec: records.Spec, pid: int, now: float, tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        spec: records.Spec,
+        pid: int,
+        now: float,
+        tell: Callable[[str, str], None],
+        mark: Callable[[], None] | None = None,
+    ) -> None:
+        self._mark = mark
         self._spec = spec
         self._pid = pid
         self._tell = tell
@@ -114,6 +144,9 @@ class Tree:
         self._final = records.Final("")
         #: Whether the command itself has ended; its leftovers may still run.
         self._has_ended = False
+        #: When TERM follows a warning signal, and the grace after that.
+        self._stop_at = NEVER
+        self._stop_grace_s = 0.0
         #: When helper processes have had time to end by themselves.
         self._settled_at = NEVER
         self._termination = process_tree.Termination()
@@ -157,12 +190,15 @@ class Tree:
         verb, *words = order
         try:
             if verb == "stop":
-                self._stop(_seconds(words[0]) if words else self._spec.grace_s, now)
+                grace_s = _seconds(words[0]) if words else self._spec.grace_s
+                self._stop(grace_s, now, is_warning="warn" in words[1:])
             elif verb == "limit":
                 self._limit_s = NEVER if words[0] == "none" else _seconds(words[0])
                 self._is_warned = not self._spec.warn_signal
             elif verb == "signal":
                 processes.send_all(process_tree.living(), int(words[0]))
+            elif verb == "evictable" and self._mark is not None:
+                self._mark()
             elif verb == "pause" and not self._termination.has_begun:
                 self._watch.pause(now)
                 self._freeze()
@@ -173,9 +209,17 @@ class Tree:
             # A bad order must not prevent the next ones.
             sys.excepthook(*sys.exc_info())
 
-    def _stop(self, grace_s: float, now: float) -> None:
+    def _stop(self, grace_s: float, now: float, *, is_warning: bool) -> None:
+        """End the tree within the grace; if it handles the warning signal, TERM comes after half of it."""
         if self._is_waited_for:
             self._final.stopped = True
+        if is_warning and self._spec.warn_signal and not self._termination.has_begun:
+            if self._stop_at < NEVER:
+                return
+            self._watch.resume(now)
+            if self._warn():
+                self._stop_at, self._stop_grace_s = now + grace_s / 2, grace_s / 2
+                return
         self._end(grace_s, now)
 
     def _freeze(self) -> None:
@@ -196,6 +240,9 @@ class Tree:
         """Do what is due, and return when to check again if no signal arrives first."""
         if not self._is_waited_for and now >= self._settled_at:
             self._end_leftovers(now)
+        if now >= self._stop_at:
+            self._end(self._stop_grace_s, now)
+            self._stop_at = NEVER
         limit_at = self._limit_at(now)
         if now >= limit_at:
             self._final.timed_out = True
@@ -206,7 +253,8 @@ class Tree:
             warn_at = NEVER if self._warn() else now + WARN_AGAIN_S
         if now >= self._termination.kill_at:
             return self._kill(now)
-        return min(warn_at, limit_at, self._termination.kill_at, NEVER if self._is_waited_for else self._settled_at)
+        due = (warn_at, limit_at, self._stop_at, self._termination.kill_at)
+        return min(*due, NEVER if self._is_waited_for else self._settled_at)
 
     def _limit_at(self, now: float) -> float:
         if not self._is_waited_for or self._termination.has_begun or self._watch.is_paused:

@@ -1,7 +1,10 @@
 """Cheap replacements for standard modules that are too slow to import in a process that starts often.
 
 Lean.
+Python 3.9.
 """
+
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,12 +17,14 @@ else:
     import _signal as signal
 
     def record(cls):
-        """Create a class of plain values from its annotations, as `dataclass` does."""
-        names = tuple(cls.__annotations__)
+        """Create a class of plain values from its annotations, with its methods, as `dataclass` does."""
+        # Python 3.9 has no annotations on a class without any.
+        names = tuple(getattr(cls, "__annotations__", {}))
         defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+        kept = {name: value for name, value in cls.__dict__.items() if name not in (*names, "__dict__", "__weakref__")}
 
         def begin(self, *args, **values):
-            given = {**defaults, **dict(zip(names, args, strict=False)), **values}
+            given = {**defaults, **dict(zip(names, args)), **values}  # noqa: B905 - `strict` came with 3.10
             if len(given) < len(names):
                 raise TypeError(f"{cls.__name__} needs {', '.join(name for name in names if name not in given)}")
             for name, value in given.items():
@@ -32,4 +37,19 @@ else:
             return type(self) is type(other) and show(self) == show(other)
 
         body = {"__slots__": names, "__match_args__": names, "__init__": begin, "__repr__": show, "__eq__": same}
-        return type(cls.__name__, (), {**body, "__doc__": cls.__doc__, "__module__": cls.__module__})
+        return type(cls.__name__, (), {**kept, **body})
+
+
+class closing_fd:
+    """Close a descriptor at the end of a `with` block."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._fd)

@@ -17,6 +17,7 @@ import zlib
 
 from dibs import errors
 from dibs.system import refusals, users
+from dibs.system.lean import closing_fd
 
 #: Readable and writable for all; the sticky bit keeps systemd-tmpfiles from deleting a file in use.
 SHARED_MODE = 0o1666
@@ -114,7 +115,7 @@ def _refuse_unsafe(path: str) -> None:
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        # Whoever uses the folder reports that.
+        # The user of the folder reports that.
         return
     if mode & 0o002 and not mode & stat.S_ISVTX:
         text = f"the lease folder {path} lacks the sticky bit, so every user could remove the leases of others."
@@ -293,9 +294,51 @@ def flocked() -> dict[str, list[int]]:
     return found
 
 
+class LockTable:
+    """Who flocks what on this machine, read when it is first asked: see `flocked` for what that takes."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[int]] | None = None
+
+    def pids(self, path: str) -> list[int]:
+        """Return the pids that flock a file."""
+        if self._found is None:
+            self._found = flocked()
+        return self._found.get(key_of(path) or "", [])
+
+
+def has_flocked(pid: int, path: str) -> bool:
+    """Return whether a process that we may inspect has flocked a file itself. This asks for no table of all locks."""
+    folder, name = f"/proc/{pid}/fdinfo", key_of(path)
+    try:
+        numbers = os.listdir(folder)
+    except OSError:
+        # It is gone, or belongs to another user.
+        return False
+    return any(_is_flocked_by(f"{folder}/{number}", pid, name) for number in numbers)
+
+
+def _is_flocked_by(info: str, pid: int, name: str | None) -> bool:
+    try:
+        lines = read_all(info).decode("ascii", "replace").splitlines()
+    except OSError:
+        # It was closed meanwhile.
+        return False
+    # lock: 1: FLOCK ADVISORY WRITE PID DEVICE 0 EOF
+    found = (line.split() for line in lines if line.startswith("lock:"))
+    return any(words[2:3] == ["FLOCK"] and words[5:7] == [str(pid), name] for words in found)
+
+
 def key(status: os.stat_result) -> str:
-    """Return the name of a file in /proc/locks. (btrfs shows another device there; then only sockets work.)"""
+    """Return the name of a file in /proc/locks. (btrfs shows another device there: `with_inode`.)"""
     return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+
+
+def with_inode(table: dict[str, list[int]], inode: int) -> list[int]:
+    """Return the pids that flock a file of this number on any device; there may be several such files."""
+    return [pid for name, pids in table.items() if name.rpartition(":")[2] == str(inode) for pid in pids]
 
 
 def key_of(path: str) -> str | None:
@@ -378,14 +421,11 @@ def _inodes(place: Folder, kind: str, seen: bytes | None, wanted: list[bytes]) -
 
 def read_all(path: str) -> bytes:
     """Return the content of a file in /proc, whose size is known only at its end."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as fd:
         parts = []
         while part := os.read(fd, SMALL_BYTES):
             parts.append(part)
         return b"".join(parts)
-    finally:
-        os.close(fd)
 
 
 def read_small(path: str, offset: int = 0, size: int = SMALL_BYTES) -> tuple[os.stat_result, str] | None:
@@ -394,13 +434,11 @@ def read_small(path: str, offset: int = 0, size: int = SMALL_BYTES) -> tuple[os.
         fd = os.open(path, os.O_RDONLY | OPEN_FLAGS)
     except OSError:
         return None
-    try:
+    with closing_fd(fd):
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             return None
         return status, os.pread(fd, size, offset).decode("utf-8", "replace")
-    finally:
-        os.close(fd)
 
 
 def uid_of(pid: int) -> int | None:

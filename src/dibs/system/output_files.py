@@ -1,7 +1,7 @@
 """Open the file that a command's output goes to, and never block in that.
 
-A FIFO without a reader blocks whoever opens it, and a device may do anything. So an output is a regular file, a
-terminal, or one of /dev/null, /dev/zero and /dev/full.
+A FIFO without a reader blocks the process that opens it, and a device may do anything. So an output is a regular
+file, a terminal, or one of /dev/null, /dev/zero and /dev/full.
 
 Lean.
 """

@@ -64,7 +64,7 @@ def home(environ: Mapping[str, str]) -> Home:
     base = None if explicit else _xdg(environ, "XDG_STATE_HOME", ".local/state")
     # An automounted folder appears in the mount table only after an access.
     _touch(explicit or os.fspath(base or "/"))
-    return choose_home(environ, Machine(machine_id(), os.geteuid(), _read("/proc/self/mountinfo")))
+    return choose_home(environ, Machine(machine_id(), os.geteuid(), read_text("/proc/self/mountinfo")))
 
 
 def choose_home(environ: Mapping[str, str], machine: Machine) -> Home:
@@ -165,6 +165,12 @@ def notify_path(home: Path, tmp: Path = TMP) -> Path:
     return _socket(home, "notify.sock", tmp)
 
 
+def commands_socket(home: Path) -> Path | None:
+    """Return the socket of the command server; None if its path is too long, which its thin client does not solve."""
+    path = home / "commands.sock"
+    return path if len(os.fsencode(path)) <= SOCKET_BYTES else None
+
+
 def _socket(home: Path, name: str, tmp: Path) -> Path:
     path = home / name
     if len(os.fsencode(path)) <= SOCKET_BYTES:
@@ -251,7 +257,7 @@ def _from_variable(name: str, environ: Mapping[str, str]) -> Path:
 def machine_id(files: tuple[str, ...] = MACHINE_ID_FILES) -> str:
     """Return an id that distinguishes this machine from others that share the home folder."""
     for file in files:
-        word = _read(file).strip()
+        word = read_text(file).strip()
         # It contains "uninitialized" during the first boot.
         if len(word) == 32 and word.isalnum() and word.isascii():
             return word
@@ -349,7 +355,8 @@ def _touch(path: str) -> None:
         pass
 
 
-def _read(path: str) -> str:
+def read_text(path: str | Path) -> str:
+    """Return the text of a file of the system; empty if it cannot be read."""
     try:
         return Path(path).read_text("utf-8", "surrogateescape")
     except OSError:

@@ -61,7 +61,7 @@ def describe(error: OSError, what: str | bytes = "") -> str:
     """Return an error as text: `No space left on device (/data/log)`."""
     where = what or error.filename
     text = error.strerror or str(error)
-    return f"{text} ({readable(where)})" if isinstance(where, str | bytes) and where else text
+    return f"{text} ({readable(where)})" if isinstance(where, (str, bytes)) and where else text
 
 
 def readable(path: str | bytes) -> str:

@@ -1,4 +1,4 @@
-"""Every setting: its name, kind, default and meaning, and where its value comes from.
+"""Every setting: its name, type, kind, default and meaning in one place, and where its value comes from.
 
 Defaults < /etc/dibs/config.toml < the user's config.toml < environment. Command options are handled by the callers.
 """
@@ -7,74 +7,222 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from dibs import errors
-from dibs.model import suggestions, units
+from dibs.model import lab_rules, suggestions, units
+from dibs.model.lab_rules import Rules
 from dibs.system import paths
-from dibs.system.setting_kinds import (
-    ANY_TEXT,
-    COUNT,
-    DURATION,
-    GPU_NAMES,
-    HOSTS,
-    NAMES,
-    PATH,
-    PORT,
-    SIZE,
-    SPARE,
-    TEXT,
-    VISIBLE,
-    Bytes,
-    Kind,
-)
+from dibs.system.configuration import engines as engine_settings
+from dibs.system.configuration import kinds
+from dibs.system.configuration import presets as preset_settings
+from dibs.system.configuration import tables as setting_tables
+from dibs.system.configuration.engines import EngineSettings, ProjectSettings
+from dibs.system.configuration.kinds import Bytes, Kind
+from dibs.system.configuration.presets import Preset
+from dibs.system.configuration.tables import Key, Table
 
-SITE_CONFIG = Path("/etc/dibs/config.toml")
+SITE_CONFIG = Path(lab_rules.SITE_FILE)
+#: The key of the rules among the values of a file.
+RULES = "rules"
+#: What comes as tables with names: `[engines.lab]`.
+TABLES = (engine_settings.ENGINES, engine_settings.PROJECTS, preset_settings.PRESETS)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting, as its field in `Settings` declares it."""
+
+    name: str
+    kind: Kind
+    #: As written in the file; "" if it is empty or detected on the machine.
+    default: str
+    meaning: str
+    #: False if it must not be stored in a file.
+    is_in_files: bool = True
+    #: True if a running daemon cannot change it.
+    needs_restart: bool = False
+    #: True if only root's file can set it, because it is about the leases of all users.
+    is_roots: bool = False
+
+    @property
+    def variable(self) -> str:
+        """Return the environment variable that sets it."""
+        return f"DIBS_{self.name.upper()}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return its place in a file."""
+        return (self.name,)
+
+
+def _setting(
+    kind: Kind, meaning: str, default: str = "", find: Callable[[], object] | None = None, **more: bool
+) -> Any:
+    """Return the field of a setting; `find` detects its default on the machine."""
+    row = {"row": {"kind": kind, "default": default, "meaning": meaning, **more}}
+    if find is not None:
+        return field(default_factory=find, metadata=row)
+    if not default:
+        return field(default="" if kind is kinds.ANY_TEXT else None, metadata=row)
+    return field(default=kind.check([] if default == "[]" else kind.from_text(default), {}), metadata=row)
+
+
+def _fixed(kind: Kind, meaning: str, default: str = "", *, is_in_files: bool = True) -> Any:
+    """Return the field of a setting that a running daemon cannot change."""
+    return _setting(kind, meaning, default, is_in_files=is_in_files, needs_restart=True)
 
 
 @dataclass
 class Settings:
-    """All settings of one call, or of a daemon, whose parts share one object; only `adopt` changes it."""
+    """All settings of one call, or of a daemon, whose parts share one object; only `adopt` changes it.
 
-    devices: str = ""
-    #: None: in the state folder.
-    files: Path | None = None
-    #: None: the folder that all users of this machine share.
-    lease_dir: Path | None = None
-    cpu_slots: int = field(default_factory=lambda: usable_cores())
-    shell: str = field(default_factory=lambda: find_shell(os.environ))
-    visible: str = "uuid"
-    #: Seconds.
-    grace: float = 30.0
-    #: Seconds.
-    collect_for: float = 3600.0
-    #: Seconds.
-    assumed_time: float = 86400.0
-    max_gpus: int | None = None
-    keep_free: int = 0
-    max_jobs_per_gpu: int = 4
-    #: Seconds; None: forever.
-    keep_for: float | None = None
-    keep_jobs: int = 1_000_000
-    env_exclude: tuple[str, ...] = ()
-    notify: str = ""
-    foreign_memory: Bytes = field(default_factory=lambda: Bytes(2**30))
-    foreign_process: Bytes = field(default_factory=lambda: Bytes(200 * 2**20))
-    foreign_ignore: tuple[str, ...] = ()
-    #: None: found by the system's loader.
-    nvml_library: Path | None = None
-    #: 0: any free port.
-    web_port: int = 0
-    #: Empty: loopback.
-    web_bind: str = ""
-    web_names: tuple[str, ...] = ()
-    web_cert: Path | None = None
-    web_key: Path | None = None
-    #: None: no status socket.
-    status_socket: Path | None = None
-    #: Where each value came from: "default", a file, or an environment variable.
+    Times are seconds; None: not set.
+    """
+
+    devices: str = _fixed(
+        kinds.ANY_TEXT,
+        "GPUs to use: empty for all, a list of indices or UUIDs, none, or fake:4 for four pretend GPUs.",
+    )
+    files: Path | None = _fixed(
+        kinds.PATH, "Folder for logs and checkpoints; may be on a network disk. Empty: the state folder."
+    )
+    lease_dir: Path | None = _fixed(
+        kinds.PATH,
+        "Folder of the lease files. For tests only: all users of a machine must share one folder.",
+        is_in_files=False,
+    )
+    cpu_slots: int = _setting(
+        kinds.COUNT,
+        "How many jobs without GPUs run at a time. Default: one per usable core.",
+        find=lambda: usable_cores(),
+    )
+    shell: str = _setting(
+        kinds.TEXT,
+        "Shell for commands given as one string. Default: bash if installed, else /bin/sh.",
+        find=lambda: find_shell(os.environ),
+    )
+    visible: str = _setting(kinds.VISIBLE, "Format of CUDA_VISIBLE_DEVICES: uuid, or index for old frameworks.", "uuid")
+    grace: float = _setting(kinds.DURATION, "Time between SIGTERM and SIGKILL when a job is stopped.", "30s")
+    collect_for: float = _setting(
+        kinds.DURATION, "How long a multi-GPU job may hold free GPUs while it waits for the rest.", "1h"
+    )
+    assumed_time: float = _setting(
+        kinds.DURATION,
+        "Expected run time of a job without a time limit and without others like it, for planning.",
+        "24h",
+    )
+    pass_for: float = _setting(
+        kinds.DURATION, "Time per GPU after which later jobs no longer pass a job that waits for GPUs.", "7d"
+    )
+    max_gpus: int | None = _setting(kinds.COUNT, "Maximum number of GPUs your jobs use at a time. Empty: all.")
+    keep_free: int = _setting(kinds.SPARE, "Number of GPUs your jobs leave free for other users.", "0")
+    fair_half_life: float = _setting(
+        kinds.DURATION,
+        "Time after which used GPU time counts half in the order of users. Only root's file sets it.",
+        "3d",
+    )
+    fair_projects: bool = _setting(
+        kinds.SWITCH, "Order your waiting jobs by the GPU time of their projects, the least first.", "false"
+    )
+    reserve_unused_for: float = _setting(
+        kinds.DURATION,
+        "Time after which the unused GPUs of a reservation are released. Only root's file sets it.",
+        "15m",
+    )
+    evictable: str = _setting(
+        kinds.EVICTABLE, "Whether jobs submitted without --evictable are evictable: no, yes or auto.", "no"
+    )
+    evict_min_run: float = _setting(
+        kinds.DURATION, "How long an evictable job runs before somebody else may get its GPUs.", "10m"
+    )
+    evict_grace: float = _setting(
+        kinds.DURATION, "Time between warning a job that is evicted and ending it (KILL).", "1m"
+    )
+    max_evictions: int = _setting(
+        kinds.COUNT,
+        "How often a job is evicted before it counts as an ordinary one and runs to its end."
+        " With several GPUs: this divided by their number, but at least 2.",
+        "10",
+    )
+    evictable_wait: float = _setting(
+        kinds.DURATION,
+        "Time since its submission after which a waiting evictable job counts as an ordinary one and runs to its end.",
+        "28d",
+    )
+    idle_after: float = _setting(
+        kinds.DURATION, "Time without use after which a leased GPU is called idle and its holder is warned.", "30m"
+    )
+    idle_gpus: str = _setting(
+        kinds.IDLE_GPUS,
+        "What GPUs with an idle lease are used for: no, or evictable (jobs). Only root's file sets it.",
+        lab_rules.NO_USE,
+        is_roots=True,
+    )
+    max_jobs_per_gpu: int = _setting(
+        kinds.COUNT, "Maximum number of --vram jobs per GPU, including those of other users.", "4"
+    )
+    keep_for: float | None = _setting(
+        kinds.DURATION, "Delete finished jobs and their logs after this time. Empty: never. Checkpoints are kept."
+    )
+    keep_jobs: int = _setting(
+        kinds.COUNT,
+        "Maximum number of finished jobs to keep; older ones and their logs are deleted. Checkpoints are kept.",
+        "1000000",
+    )
+    env_exclude: tuple[str, ...] = _setting(
+        kinds.NAMES, "Environment variables (globs) that are not captured at submission.", "[]"
+    )
+    notify: str = _setting(
+        kinds.ANY_TEXT,
+        "Command to run when a job finishes, a batch has its first failure, or the queue is empty.",
+    )
+    foreign_memory: Bytes = _setting(
+        kinds.SIZE,
+        "GPU memory in use without a lease above which a GPU counts as in use by foreign processes.",
+        "1G",
+    )
+    foreign_process: Bytes = _setting(
+        kinds.SIZE,
+        "GPU memory above which a process without a lease blocks a GPU. Desktops use less.",
+        "200M",
+    )
+    foreign_ignore: tuple[str, ...] = _setting(
+        kinds.GPU_NAMES, "GPUs (index or UUID) on which jobs start even if foreign processes use them.", "[]"
+    )
+    nvml_library: Path | None = _fixed(kinds.PATH, "Path of libnvidia-ml.so.1 if the system does not find it.")
+    web_port: int = _fixed(kinds.PORT, "Port of the web page. 0: choose a free port and keep it.", "0")
+    web_bind: str = _fixed(
+        kinds.ANY_TEXT,
+        "Address of the web page. Other than loopback needs web_cert and web_key. Empty: loopback.",
+    )
+    web_names: tuple[str, ...] = _fixed(
+        kinds.HOSTS, "Host names that browsers on other machines may use, with web_bind.", "[]"
+    )
+    web_cert: Path | None = _fixed(kinds.PATH, "TLS certificate for web_bind, with its chain (PEM file).")
+    web_key: Path | None = _fixed(kinds.PATH, "Key of web_cert: a PEM file that only you can read.")
+    status_socket: Path | None = _fixed(
+        kinds.PATH, "Path of a second, read-only socket for containers and monitoring. Empty: none."
+    )
+    command_server: bool = _fixed(
+        kinds.SWITCH, "Keep a helper process that makes verbs such as `dibs status` fast. It uses about 30 MB.", "true"
+    )
+    engine: str = _setting(
+        kinds.TEXT,
+        "Where jobs run that name no engine: local, or the NAME of an [engines.NAME].",
+        engine_settings.LOCAL,
+    )
+    #: The clusters by their names; a running daemon keeps those it began with.
+    engines: dict[str, EngineSettings] = field(default_factory=dict)
+    projects: dict[str, ProjectSettings] = field(default_factory=dict)
+    #: Options of jobs by name; `submission.presets` checks their values.
+    presets: dict[str, Preset] = field(default_factory=dict)
+    #: The quotas and shares of root's file, and the quotas of own projects.
+    rules: Rules = field(default_factory=Rules, compare=False)
+    #: Where each value came from: "default", a file, or an environment variable. A table has its own.
     sources: dict[str, str] = field(default_factory=dict, compare=False)
 
     def adopt(self, fresh: Settings) -> list[str]:
@@ -84,158 +232,104 @@ class Settings:
             if not setting.needs_restart:
                 setattr(self, setting.name, getattr(fresh, setting.name))
                 self.sources[setting.name] = fresh.sources[setting.name]
-        return [setting.name for setting in differ if setting.needs_restart]
+        self.projects, self.presets = fresh.projects, fresh.presets
+        self.rules = fresh.rules
+        waiting = [setting.name for setting in differ if setting.needs_restart]
+        return waiting if self.engines == fresh.engines else [*waiting, engine_settings.ENGINES.name]
+
+    def engine_for(self, project: str) -> str:
+        """Return the engine of a job that names none."""
+        own = self.projects.get(project)
+        return own.engine if own is not None and own.engine else self.engine
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One row of the table below."""
-
-    name: str
-    kind: Kind
-    #: As written in the file; "" if it is empty or detected on the machine.
-    default: str
-    variable: str
-    meaning: str
-    #: False if it must not be stored in a file.
-    is_in_files: bool = True
-    #: True if a running daemon cannot change it.
-    needs_restart: bool = False
+#: Every setting, in the order of its field.
+SETTINGS = tuple(Setting(each.name, **each.metadata["row"]) for each in fields(Settings) if each.metadata)
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "devices", ANY_TEXT, "", "DIBS_DEVICES",
-        "Which GPUs to use: empty for all, a list of indices or UUIDs, none, or fake:4 for pretend ones.",
-        needs_restart=True,
-    ),
-    Setting(
-        "files", PATH, "", "DIBS_FILES",
-        "Folder for logs and checkpoints, network disks included; empty for the state folder.",
-        needs_restart=True,
-    ),
-    Setting(
-        "lease_dir", PATH, "", "DIBS_LEASE_DIR",
-        "Folder of the lease files, for tests only: all users of a machine must share one.",
-        is_in_files=False, needs_restart=True,
-    ),
-    Setting(
-        "cpu_slots", COUNT, "", "DIBS_CPU_SLOTS",
-        "How many jobs without GPUs run at once; by default one per usable core.",
-    ),
-    Setting(
-        "shell", TEXT, "", "DIBS_SHELL",
-        "Shell for commands given as one string; by default bash if there is one, else /bin/sh.",
-    ),
-    Setting(
-        "visible", VISIBLE, "uuid", "DIBS_VISIBLE",
-        "How CUDA_VISIBLE_DEVICES names the GPUs: uuid, or index for old frameworks.",
-    ),
-    Setting(
-        "grace", DURATION, "30s", "DIBS_GRACE",
-        "Time between asking a job to stop (TERM) and ending it (KILL).",
-    ),
-    Setting(
-        "collect_for", DURATION, "1h", "DIBS_COLLECT_FOR",
-        "How long a job for several GPUs may keep free ones waiting for the rest.",
-    ),
-    Setting(
-        "assumed_time", DURATION, "24h", "DIBS_ASSUMED_TIME",
-        "How long a job without a time limit is expected to run when others are planned around it.",
-    ),
-    Setting(
-        "max_gpus", COUNT, "", "DIBS_MAX_GPUS",
-        "The most GPUs that your jobs use at once; empty for all.",
-    ),
-    Setting(
-        "keep_free", SPARE, "0", "DIBS_KEEP_FREE",
-        "How many GPUs your jobs leave free for others.",
-    ),
-    Setting(
-        "max_jobs_per_gpu", COUNT, "4", "DIBS_MAX_JOBS_PER_GPU",
-        "How many jobs with --vram share a GPU at most, those of other people included.",
-    ),
-    Setting(
-        "keep_for", DURATION, "", "DIBS_KEEP_FOR",
-        "Forget finished jobs, rows and logs, when they are older; empty: never. Checkpoints stay.",
-    ),
-    Setting(
-        "keep_jobs", COUNT, "1000000", "DIBS_KEEP_JOBS",
-        "Forget the oldest finished jobs, rows and logs, when there are more. Checkpoints stay.",
-    ),
-    Setting(
-        "env_exclude", NAMES, "[]", "DIBS_ENV_EXCLUDE",
-        "Names of variables (globs) that are not captured when a job is submitted.",
-    ),
-    Setting(
-        "notify", ANY_TEXT, "", "DIBS_NOTIFY",
-        "A command to be run when jobs have ended, a batch has its first failure, or the queue is empty.",
-    ),
-    Setting(
-        "foreign_memory", SIZE, "1G", "DIBS_FOREIGN_MEMORY",
-        "Memory in use on a GPU without a lease, from which on others use it, or its last job has not given it back.",
-    ),
-    Setting(
-        "foreign_process", SIZE, "200M", "DIBS_FOREIGN_PROCESS",
-        "Memory of a process without a lease, from which on it keeps jobs from a GPU; a desktop uses less.",
-    ),
-    Setting(
-        "foreign_ignore", GPU_NAMES, "[]", "DIBS_FOREIGN_IGNORE",
-        "GPUs, by index or UUID, on which jobs start whoever else uses them.",
-    ),
-    Setting(
-        "nvml_library", PATH, "", "DIBS_NVML_LIBRARY",
-        "The NVIDIA library libnvidia-ml.so.1, where the system does not find it by itself.",
-        needs_restart=True,
-    ),
-    Setting(
-        "web_port", PORT, "0", "DIBS_WEB_PORT",
-        "The port on which `dibs web` lets browsers in; 0 for any that is free, which is then kept.",
-        needs_restart=True,
-    ),
-    Setting(
-        "web_bind", ANY_TEXT, "", "DIBS_WEB_BIND",
-        "Another address than loopback for browsers, which needs web_cert and web_key; empty for loopback.",
-        needs_restart=True,
-    ),
-    Setting(
-        "web_names", HOSTS, "[]", "DIBS_WEB_NAMES",
-        "How browsers call this machine, where web_bind lets in those of other machines.",
-        needs_restart=True,
-    ),
-    Setting(
-        "web_cert", PATH, "", "DIBS_WEB_CERT",
-        "The certificate for web_bind, with its chain, in a PEM file.",
-        needs_restart=True,
-    ),
-    Setting(
-        "web_key", PATH, "", "DIBS_WEB_KEY",
-        "The key of web_cert in a PEM file that only you can read.",
-        needs_restart=True,
-    ),
-    Setting(
-        "status_socket", PATH, "", "DIBS_STATUS_SOCKET",
-        "A second socket that only tells how things stand, for containers and monitors; empty for none.",
-        needs_restart=True,
-    ),
-)  # fmt: skip
-
-
-def load(environ: Mapping[str, str], site: Path = SITE_CONFIG) -> Settings:
+def load(environ: Mapping[str, str], site: Path | None = None) -> Settings:
     """Return the settings for `environ`; raise an error that names the first invalid value."""
     values: dict[str, object] = {"cpu_slots": usable_cores(), "shell": find_shell(environ)}
     sources = {setting.name: "default" for setting in SETTINGS}
+    site = Path(lab_rules.site_file(environ.get("DIBS_LEASE_DIR"))) if site is None else site
     for path, is_required in ((site, False), (paths.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
         if path is not None:
             for name, value in _read_file(path, is_required, environ).items():
-                values[name], sources[name] = value, str(path)
+                if name == RULES:
+                    # What root says about a project counts.
+                    values[name] = lab_rules.merged(values.get(name), value)
+                elif isinstance(value, dict):
+                    # A user's table replaces that of the same name for the whole machine.
+                    values[name] = {**values.get(name, {}), **value}  # type: ignore[dict-item]
+                    sources |= {f"{name}.{own}": str(path) for own in value}
+                else:
+                    values[name], sources[name] = value, str(path)
     for setting in SETTINGS:
         # An empty variable counts as unset, as in the XDG standard.
         if text := environ.get(setting.variable):
-            values[setting.name] = checked(setting, setting.kind.from_text(text), setting.variable, environ)
+            if setting.is_roots:
+                raise only_root(setting, setting.variable)
+            values[setting.name] = setting.kind.checked(setting.kind.from_text(text), setting.variable, environ)
             sources[setting.name] = setting.variable
     # Each kind returns the type of its field; a test checks all of them.
     return Settings(**values, sources=sources)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of one table, such as kind of [engines.lab]; it has no variable and no default."""
+
+    table: Table
+    #: The name of the table.
+    of: str
+    key: Key
+
+    @property
+    def name(self) -> str:
+        """Return its name as users type it."""
+        return ".".join(self.keys)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return its place in a file."""
+        return self.table.name, self.of, self.key.name
+
+    @property
+    def meaning(self) -> str:
+        return self.key.meaning
+
+
+def entry(word: str) -> Entry | None:
+    """Return the key of a table that a word with dots names; None if it is no such word."""
+    first, dot, rest = word.partition(".")
+    kind = next((kind for kind in TABLES if kind.name == first), None)
+    if kind is None or not dot:
+        return None
+    of, _, name = rest.rpartition(".")
+    key = kind.key(name)
+    if not of or key is None:
+        keys = ", ".join(key.name for key in kind.keys)
+        raise errors.UserError(f'expected {kind.name}.NAME.KEY, got "{word}".', f"KEY is one of: {keys}.")
+    return Entry(kind, of, key)
+
+
+def entries(values: Settings) -> list[Entry]:
+    """Return the keys of all tables that are not at their defaults."""
+    return [
+        Entry(kind, of, key)
+        for kind in TABLES
+        for of, own in getattr(values, kind.name).items()
+        for key in kind.keys
+        if value_of(values, Entry(kind, of, key))
+    ]
+
+
+def value_of(values: Settings, one: Setting | Entry) -> str:
+    """Return the value of a setting as written in the file; empty if it is unset."""
+    found: Any = values
+    for name in one.keys:
+        found = found.get(name) if isinstance(found, dict | Preset) else getattr(found, name, None)
+    return written(found)
 
 
 def written(value: object) -> str:
@@ -284,13 +378,39 @@ def check_text(path: Path, text: str, environ: Mapping[str, str]) -> dict[str, o
     except tomllib.TOMLDecodeError as error:
         raise _broken(path, text, str(error)) from error
     known = {setting.name: setting for setting in SETTINGS}
+    rules = _rules(table, path)
+    named = {kind.name: setting_tables.read(kind, table.pop(kind.name, {}), str(path), environ) for kind in TABLES}
     wheres = {name: f"{path}{_line_of(name, text)}" for name in table}
     for name, where in wheres.items():
         if name not in known:
             raise _unknown(where, name, list(known))
         if not known[name].is_in_files:
             raise errors.UserError(f"{where}: {not_in_files(known[name])}", f"Set {known[name].variable} instead.")
-    return {name: checked(known[name], value, f"{wheres[name]}: {name}", environ) for name, value in table.items()}
+        if known[name].is_roots and not _is_site(path):
+            raise only_root(known[name], where)
+    single = {
+        name: known[name].kind.checked(value, f"{wheres[name]}: {name}", environ) for name, value in table.items()
+    }
+    return single | {name: values for name, values in named.items() if values} | rules
+
+
+def _rules(table: dict[str, object], path: Path) -> dict[str, object]:
+    """Return the rules for all users, or for the projects of one, that a file has; take them out of its table."""
+    own = {name: table.pop(name) for name in lab_rules.TABLES if name in table}
+    if not own:
+        return {}
+    return {RULES: lab_rules.parse(own, str(path), is_site=_is_site(path))}
+
+
+def _is_site(path: Path) -> bool:
+    """Tell whether a file has the rules of a machine."""
+    return str(path).endswith(lab_rules.SITE_FILE)
+
+
+def only_root(setting: Setting, where: str) -> errors.UserError:
+    """Return the error for a setting that counts for all users and was set by one."""
+    text = f"{where}: {setting.name} counts only in {SITE_CONFIG}."
+    return errors.UserError(text, "It is about the GPUs of all users: ask who looks after this machine.")
 
 
 def not_in_files(setting: Setting) -> str:
@@ -350,23 +470,6 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
             f"{path}: expected a file that only its owner can write, its mode is {stat.S_IMODE(found.st_mode):04o}.",
             f"Type: chmod go-w {path}",
         )
-
-
-def checked(setting: Setting, value: object, where: str, environ: Mapping[str, str]) -> object:
-    """Return the final value of `setting`; errors name `where` (file and key, or the variable)."""
-    try:
-        return setting.kind.check(value, environ)
-    except errors.UserError as error:
-        raise errors.UserError(f"{where}: {error.message}", error.hint) from None
-    except ValueError:
-        raise errors.UserError(f"{where}: expected {setting.kind.expected}, got {_shown(value)}.") from None
-
-
-def _shown(value: object) -> str:
-    """Return a value as TOML would write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _unknown(where: str, name: str, known: list[str]) -> errors.UserError:

@@ -12,6 +12,8 @@ import _socket
 import os
 import sys
 
+from dibs.system.lean import record
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +31,13 @@ HEADER, FIXED = 16, 32
 ANSWER_BYTES = 4096
 
 
+@record
 class Known:
     """What the kernel knows about a socket; no uid before Linux 5.3."""
 
-    __slots__ = ("is_listening", "name", "uid")
-
-    def __init__(self, name: bytes, uid: int | None, is_listening: bool) -> None:
-        self.name = name
-        self.uid = uid
-        self.is_listening = is_listening
+    name: bytes
+    uid: int | None
+    is_listening: bool
 
 
 def look_up(inode: int) -> Known | None:

@@ -7,33 +7,46 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dibs import errors
 from dibs.system import settings
-from dibs.system.settings import Setting
+from dibs.system.settings import Entry, Setting
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 
-def set_value(path: Path, setting: Setting, text: str, environ: Mapping[str, str]) -> None:
-    """Set one setting to the value that `text` spells; raise if the value, or the file as it is, is invalid."""
-    if not setting.is_in_files:
-        raise errors.UserError(settings.not_in_files(setting), f"Set {setting.variable} instead.")
-    value = setting.kind.from_text(text)
-    settings.checked(setting, value, setting.name, environ)
+def set_value(path: Path, one: Setting | Entry, text: str, environ: Mapping[str, str]) -> None:
+    """Set a setting to the value that `text` spells; raise if the value, or the file as it is, is invalid."""
+    import tomlkit
+
+    if isinstance(one, Entry):
+        value = one.key.kind.from_text(text)
+    else:
+        if not one.is_in_files:
+            raise errors.UserError(settings.not_in_files(one), f"Set {one.variable} instead.")
+        value = one.kind.from_text(text)
+        one.kind.checked(value, one.name, environ)
     document = _document(path, environ)
-    document[setting.name] = value
+    table: Any = document
+    for depth, name in enumerate(one.keys[:-1]):
+        table = table.setdefault(name, tomlkit.table(is_super_table=depth == 0))
+    table[one.keys[-1]] = value
     replace(path, document.as_string(), environ)
 
 
-def unset(path: Path, setting: Setting, environ: Mapping[str, str]) -> bool:
-    """Remove one setting from the file, so that its default applies; return False if the file does not set it."""
+def unset(path: Path, one: Setting | Entry, environ: Mapping[str, str]) -> bool:
+    """Remove a setting, and with the last key of a table the table; return False if the file does not set it."""
     document = _document(path, environ)
-    if setting.name not in document:
+    tables: list[Any] = [document]
+    for name in one.keys[:-1]:
+        tables.append(tables[-1].get(name, {}))
+    if one.keys[-1] not in tables[-1]:
         return False
-    del document[setting.name]
+    del tables[-1][one.keys[-1]]
+    if len(tables) > 1 and not tables[-1]:
+        del tables[-2][one.keys[-2]]
     replace(path, document.as_string(), environ)
     return True
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.model import units
+from dibs.errors import UserError
+from dibs.model import lab_rules, units
 from dibs.system import paths
 
 
@@ -27,6 +28,34 @@ class Kind:
     from_text: Callable[[str], object]
     #: Return the final value; raise ValueError if it is not of this kind.
     check: Callable[[object, Mapping[str, str]], object]
+
+    def checked(self, value: object, where: str, environ: Mapping[str, str]) -> object:
+        """Return the final value; errors name `where`: file and key, or the variable."""
+        try:
+            return self.check(value, environ)
+        except UserError as error:
+            raise UserError(f"{where}: {error.message}", error.hint) from None
+        except ValueError:
+            raise UserError(f"{where}: expected {self.expected}, got {_shown(value)}.") from None
+
+
+def _shown(value: object) -> str:
+    """Return a value as TOML would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def one_of(words: tuple[str, ...]) -> Kind:
+    """Return the kind of a word from a list."""
+
+    def check(value: object, environ: object) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    *others, last = (f'"{word}"' for word in words)
+    return Kind(f"{', '.join(others)} or {last}", str, check)
 
 
 def _any_text(value: object, environ: Mapping[str, str]) -> str:
@@ -64,12 +93,6 @@ def _duration(value: object, environ: Mapping[str, str]) -> float:
     return units.parse_duration(str(value))
 
 
-def _visible(value: object, environ: Mapping[str, str]) -> str:
-    if value not in ("uuid", "index"):
-        raise ValueError
-    return str(value)
-
-
 def _names(value: object, environ: Mapping[str, str]) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError
@@ -98,15 +121,24 @@ def _port(value: object, environ: Mapping[str, str]) -> int:
     return number
 
 
+def _switch(value: object, environ: Mapping[str, str]) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
 ANY_TEXT = Kind("a text", str, _any_text)
 TEXT = Kind("a text that is not empty", str, _text)
 PATH = Kind("an absolute path", str, _path)
 COUNT = Kind("a whole number from 1 up", _whole, _count)
 SPARE = Kind("a whole number from 0 up", _whole, _spare)
 DURATION = Kind(units.TIME_EXAMPLE, str, _duration)
-VISIBLE = Kind('"uuid" or "index"', str, _visible)
+EVICTABLE = one_of(("no", "yes", "auto"))
+VISIBLE = one_of(("uuid", "index"))
+IDLE_GPUS = one_of((lab_rules.NO_USE, lab_rules.LENT))
 SIZE = Kind("a size such as 500M or 2G", str, _size)
 GPU_NAMES = Kind('a list of GPUs such as ["0", "GPU-8f4a"]', _split, _names)
 NAMES = Kind('a list of names such as ["WANDB_*", "AWS_*"]', _split, _names)
 HOSTS = Kind('a list of names such as ["gpu1.example.org"]', _split, _names)
 PORT = Kind("a whole number from 0 to 65535", _whole, _port)
+SWITCH = Kind("true or false", lambda text: {"true": True, "false": False}.get(text.lower(), text), _switch)

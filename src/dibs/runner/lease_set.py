@@ -1,0 +1,84 @@
+"""The leases of one start: all of them or none, marked if its job is evictable, released when it is over."""
+
+from __future__ import annotations
+
+import time
+
+from dibs.runner import records
+from dibs.system import refusals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.leases import device_lease
+
+
+class LeaseSet:
+    """A job without devices does not pay for the import of `leases`."""
+
+    __slots__ = ("_place", "_spec", "_taken")
+
+    def __init__(self, spec: records.Spec) -> None:
+        self._spec = spec
+        self._place: device_lease.Folder | None = None
+        self._taken: list[device_lease.Lease] = []
+
+    def fds(self) -> list[int]:
+        """Return the descriptors that the command inherits."""
+        return [fd for lease in self._taken for fd in lease.fds()]
+
+    def take(self) -> records.Final | None:
+        """Take all leases or none; return the refusal, if there is one."""
+        spec = self._spec
+        if not spec.devices and not spec.shares:
+            return None
+        from dibs.leases import device_lease
+
+        place = self._folder()
+        note = device_lease.Note(spec.note_job, is_evictable=spec.evictable, evicted_by=spec.evicted_by)
+        try:
+            self._taken += device_lease.take(place, spec.devices, note) if spec.devices else []
+            for share in sorted(spec.shares):
+                device, mib, capacity_mib, slots = share.split()
+                lease = device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note)
+                self._taken.append(lease)
+        except device_lease.Unusable as unusable:
+            self.release()
+            return refused(refusals.Refusal(refusals.DEVICE, unusable.why, unusable.device))
+        except device_lease.Refused as refusal:
+            self.release()
+            holder = refusal.holder.pid if refusal.holder else None
+            ended_at_ns = time.time_ns()
+            return records.Final(
+                "nolease", device=refusal.device, why=refusal.why, holder=holder or 0, ended_at_ns=ended_at_ns
+            )
+        return None
+
+    def put_marks(self) -> list[int]:
+        """Mark the leases of an evictable job; the command does not inherit the marks, which end with us."""
+        if not self._spec.devices:
+            return []
+        from dibs.leases import evictable_marks
+
+        return evictable_marks.put(self._folder(), self._spec.devices)
+
+    def release(self) -> None:
+        """Release the leases, if there are any."""
+        if self._taken:
+            from dibs.leases import device_lease
+
+            device_lease.release(self._folder(), self._taken)
+            self._taken.clear()
+
+    def _folder(self) -> device_lease.Folder:
+        if self._place is None:
+            from dibs.leases import device_lease
+
+            self._place = device_lease.Folder(self._spec.lease_dir) if self._spec.lease_dir else device_lease.folder()
+        return self._place
+
+
+def refused(refusal: refusals.Refusal) -> records.Final:
+    """Return the final record of a start that the machine refused."""
+    return records.Final(
+        "refused", why=refusal.why, device=refusal.device, scope=refusal.scope, ended_at_ns=time.time_ns()
+    )

@@ -1,0 +1,116 @@
+"""The tables `[engines.NAME]` and `[projects.NAME]` of the settings: clusters that others operate, and who uses them.
+
+A cluster has a name of the user's choice; `kind` says which module of `engines` talks to it. What is checked here needs
+no answer of the cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dibs.errors import UserError
+from dibs.system.configuration import kinds
+from dibs.system.configuration.tables import Key, Table
+
+#: The engine that needs no table: this machine.
+LOCAL = "local"
+KINDS = ("slurm", "ray")
+#: Which jobs go through a broker inside Ray: batches of short ones, all, or none.
+BROKER_MODES = ("auto", "always", "never")
+#: Names are part of job names, paths and addresses of the page.
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+MOST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """One cluster, as `[engines.NAME]` describes it; `problem` says what is still missing."""
+
+    name: str
+    #: One of `KINDS`; empty: not set yet.
+    kind: str = ""
+    #: A folder of ours that every node sees under this path.
+    shared: Path | None = None
+    #: Passed to the engine before the options of a job.
+    options: str = ""
+    #: The interpreter on the nodes, from Python 3.9 on; empty: the daemon's own.
+    python: str = ""
+    #: Of Ray's dashboard.
+    address: str = ""
+    token_file: Path | None = None
+    #: The slurm.conf of this cluster; None: the one that Slurm's programs find.
+    conf: Path | None = None
+    #: The most jobs that wait or run there at once.
+    max_sent: int = 1000
+    #: Of Ray: one of `BROKER_MODES`; empty: the first.
+    broker: str = ""
+
+    @property
+    def problem(self) -> str | None:
+        """Return why no job can use it; None: nothing is known to be wrong."""
+        if not self.kind:
+            return f'engines.{self.name}.kind: expected "slurm" or "ray", got nothing'
+        if self.shared is None:
+            return f"engines.{self.name}.shared: expected a folder that all nodes see, got nothing"
+        return _address_problem(self) if self.kind == "ray" else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSettings:
+    """What holds for the jobs of one project, as `[projects.NAME]` says."""
+
+    name: str
+    #: The engine of jobs that name none; empty: that of the setting `engine`.
+    engine: str = ""
+
+
+def _engine(name: str, values: dict[str, Any]) -> EngineSettings:
+    # Keys are set one by one (`dibs config set`), so what is missing is no error here.
+    if name == LOCAL or not name or len(name) > MOST_NAME or not NAME_CHARACTERS.issuperset(name):
+        raise UserError(f'expected a name of small letters, digits, "-" and "_" other than local, got "{name}".')
+    return EngineSettings(name, **{key: value for key, value in values.items() if value is not None})
+
+
+def _address_problem(engine: EngineSettings) -> str | None:
+    """Return what is wrong with the address of a Ray; whether it needs a token is for `engines.ray_rest` to say."""
+    if _host(engine.address) is None:
+        return f'engines.{engine.name}.address: expected http://HOST:PORT, got "{engine.address}"'
+    return None
+
+
+def _host(address: str) -> str | None:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(address)
+        return parts.hostname if parts.scheme in ("http", "https") and parts.port else None
+    except ValueError:
+        return None
+
+
+ENGINES = Table(
+    "engines",
+    (
+        Key("kind", kinds.one_of(KINDS), "What operates the cluster: slurm or ray."),
+        Key("shared", kinds.PATH, "A folder of yours that all nodes see under this path, for logs and results."),
+        Key("options", kinds.ANY_TEXT, 'Options for every job there, such as "-p gpu -A lab" for sbatch.'),
+        Key("python", kinds.ANY_TEXT, "The Python on the nodes, 3.9 or newer; empty for the daemon's own."),
+        Key("address", kinds.ANY_TEXT, "Of Ray: the address of its dashboard, such as http://127.0.0.1:8265."),
+        Key("token_file", kinds.PATH, "Of Ray: the file with its token; needed beyond this machine."),
+        Key(
+            "broker",
+            kinds.one_of(BROKER_MODES),
+            "Of Ray: jobs that go through a broker: auto (short ones), always, never.",
+        ),
+        Key("conf", kinds.PATH, "Of Slurm: the slurm.conf of this cluster; empty for the machine's own."),
+        Key("max_sent", kinds.COUNT, "The most jobs that wait or run there at once; 1000 by default."),
+    ),
+    _engine,
+)
+PROJECTS = Table(
+    "projects",
+    (Key("engine", kinds.ANY_TEXT, "The engine for the project's jobs that name none."),),
+    lambda name, values: ProjectSettings(name, **values),
+)
