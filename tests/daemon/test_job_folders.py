@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dibs.daemon import job_folders
+from dibs.daemon import cleanup
 
 
 def made(root: Path, job_id: int = 7) -> Path:
@@ -19,28 +19,28 @@ def made(root: Path, job_id: int = 7) -> Path:
 
 def test_logs_are_removed_and_checkpoints_kept(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    assert job_folders.size([tmp_path], 7, with_checkpoint=False) == 10
-    assert job_folders.remove([tmp_path], 7, with_checkpoint=False) == 10
+    assert cleanup.folder_size([tmp_path], 7, with_checkpoint=False) == 10
+    assert cleanup.remove_folder([tmp_path], 7, with_checkpoint=False) == 10
     assert sorted(path.name for path in folder.rglob("*")) == ["checkpoint", "model"]
 
 
 def test_checkpoints_are_removed_on_request(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    assert job_folders.remove([tmp_path], 7, with_checkpoint=True) == 110
+    assert cleanup.remove_folder([tmp_path], 7, with_checkpoint=True) == 110
     assert not folder.exists()
 
 
 def test_an_empty_checkpoint_folder_counts_as_none(tmp_path: Path) -> None:
     folder = made(tmp_path)
     (folder / "checkpoint" / "model").unlink()
-    job_folders.remove([tmp_path], 7, with_checkpoint=False)
+    cleanup.remove_folder([tmp_path], 7, with_checkpoint=False)
     assert not folder.exists()
 
 
 def test_the_folders_of_one_job_are_removed_in_all_places(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a"), made(tmp_path / "b")
     other = made(tmp_path / "a", 8)
-    assert job_folders.remove([tmp_path / "a", tmp_path / "b"], 7, with_checkpoint=True) == 220
+    assert cleanup.remove_folder([tmp_path / "a", tmp_path / "b"], 7, with_checkpoint=True) == 220
     assert [first.exists(), second.exists(), other.exists()] == [False, False, True]
 
 
@@ -51,10 +51,10 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     (folder / "log").symlink_to("1/log")
     (folder / "1" / "data").symlink_to(outside)
     (folder / "2").symlink_to(outside)
-    job_folders.remove([tmp_path / "jobs"], 7, with_checkpoint=True)
+    cleanup.remove_folder([tmp_path / "jobs"], 7, with_checkpoint=True)
     assert (outside / "thesis").read_text() == "y"
     assert not folder.exists()
 
 
 def test_a_job_without_a_folder_has_nothing_to_remove(tmp_path: Path) -> None:
-    assert (job_folders.size([tmp_path], 7, True), job_folders.remove([tmp_path], 7, True)) == (0, 0)
+    assert (cleanup.folder_size([tmp_path], 7, True), cleanup.remove_folder([tmp_path], 7, True)) == (0, 0)

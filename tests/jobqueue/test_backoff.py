@@ -1,14 +1,16 @@
-"""A refused start has its consequences even where the machine cannot be read."""
+"""A refused start has its consequences even where the machine cannot be read, and they end with the trouble."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 
 import build
 from dibs.devices.view import DeviceView
-from dibs.jobqueue.backoff import Backoff
+from dibs.jobqueue.backoff import LOOK_EVERY_S, Backoff
 from dibs.jobqueue.machine_line import MachineLine
 from dibs.jobqueue.reactor import Reactor
+from dibs.jobqueue.start_pauses import SPANS_S, Pause, StartPauses
 from dibs.system import locks
 from dibs.system.refusals import LEASE, Refusal
 
@@ -37,6 +39,37 @@ class FourGpus(DeviceView):
 def test_a_device_is_shunned_when_its_holder_cannot_be_read(tmp_path):
     line = BrokenLine(locks.Folder(str(tmp_path)), "ann", 3600.0, lambda fd, then: None)
     with contextlib.closing(Reactor()) as waits:
-        Backoff(FourGpus(), line, waits, lambda: None).refuse(build.job(), Refusal(LEASE, "held", "FAKE-0"))
+        Backoff(FourGpus(), line, waits, lambda: None, []).refuse(build.job(), Refusal(LEASE, "held", "FAKE-0"))
     line.is_broken = False
     assert "FAKE-0" in line.look(build.inventory(4), ()).held
+
+
+def test_a_pause_of_half_a_minute_ends_when_its_cause_is_seen_to_be_gone(tmp_path):
+    """Without one more start. The cause is a folder that is missing, as a full disk would be."""
+    folder = tmp_path / "files"
+    woken = []
+    line = MachineLine(locks.Folder(str(tmp_path)), "ann", 3600.0, lambda fd, then: None)
+    with contextlib.closing(Reactor()) as waits:
+        backoff = Backoff(FourGpus(), line, waits, lambda: woken.append(None), [str(folder)])
+        backoff.pauses = StartPauses(Pause("No space left on device", 0.0, before=len(SPANS_S)))
+        backoff.pause_queue("No space left on device")
+        left_s = backoff.pauses.queue.until - time.monotonic()
+        while not backoff._seen:
+            waits.wait()
+        folder.mkdir()
+        while not woken:
+            waits.wait()
+        assert backoff.pauses.told([], time.monotonic()) is None
+        assert left_s > LOOK_EVERY_S * 10
+        assert list(folder.iterdir()) == []
+
+
+def test_a_pause_whose_cause_shows_only_in_starts_lasts(tmp_path):
+    line = MachineLine(locks.Folder(str(tmp_path)), "ann", 3600.0, lambda fd, then: None)
+    with contextlib.closing(Reactor()) as waits:
+        backoff = Backoff(FourGpus(), line, waits, lambda: None, [str(tmp_path)])
+        backoff.pauses = StartPauses(Pause("Too many open files (train)", 0.0, before=len(SPANS_S)))
+        backoff.pause_queue("Too many open files (train)")
+        for _ in range(2):
+            backoff._learn(is_refused=False)
+        assert backoff.pauses.lasting(time.monotonic()) == {None}

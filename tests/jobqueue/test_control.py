@@ -60,8 +60,8 @@ def test_cancelling_a_job_cancels_the_whole_chain_of_jobs_that_need_it_done(desk
     wait_for(desk, third, When.DONE)
     desk.do(control.cancel, str(first))
     assert [desk.store.job(n).outcome for n in (1, 2, 3, 4)] == [Outcome.CANCELLED] * 4
-    assert desk.store.job(second).remark == "job 1, which it waited for, did not succeed"
-    assert desk.store.job(third).remark == "job 2, which it waited for, did not succeed"
+    assert desk.store.job(second).remark == "job 1, a dependency, did not succeed"
+    assert desk.store.job(third).remark == "job 2, a dependency, did not succeed"
     assert [event.kind for event in desk.store.events(third)][-1] == "NeedFailed"
     assert set(desk.turn.changed) == {1, 2, 3, 4}
 
@@ -124,7 +124,7 @@ def test_a_signal_is_an_order_to_the_runner_and_an_event(desk, events):
 def test_a_job_that_is_not_running_gets_no_signal(desk, events, word):
     job_id = desk.job(*events)
     acted = desk.do(control.kill, str(job_id), number=10)
-    assert whys(acted) == [(job_id, f"it is {word}: only a running job can get a signal")]
+    assert whys(acted) == [(job_id, f"it is {word}: only running jobs can receive signals")]
     assert lines(desk) == []
 
 
@@ -140,9 +140,9 @@ def test_a_running_job_is_paused_and_resumed(desk):
 @pytest.mark.parametrize(
     ("verb", "events", "why"),
     [
-        (control.pause, (), "it is queued: only a running job can be paused; hold keeps one waiting"),
-        (control.pause, PAUSED, "it is paused: only a running job can be paused; hold keeps one waiting"),
-        (control.pause, ORPHANED, "its runner is gone, and with it who could do that; cancel ends it"),
+        (control.pause, (), "it is queued: only running jobs can be paused; use hold for waiting jobs"),
+        (control.pause, PAUSED, "it is paused: only running jobs can be paused; use hold for waiting jobs"),
+        (control.pause, ORPHANED, "its runner is gone, so this is not possible; cancel stops it"),
         (control.resume, RUNNING, "it is running: it is not paused"),
         (control.resume, DONE, "it is done: it is not paused"),
     ],
@@ -199,15 +199,15 @@ def test_jobs_of_different_priority_cannot_be_moved_next_to_each_other(desk):
     desk.job()
     with pytest.raises(Conflict, match="priority 0 and job 1 has 5") as refused:
         move(desk, 2, "before", 1)
-    assert refused.value.hint == "Give it that one first: dibs edit 2 --priority 5"
+    assert refused.value.hint == "Change its priority first: dibs edit 2 --priority 5"
 
 
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        ((1, "first"), Conflict, "job 1 is running: only jobs that wait have a place"),
+        ((1, "first"), Conflict, "job 1 is running: only waiting jobs can be moved"),
         ((2, "before", 1), Conflict, "job 1 is running"),
-        ((2, "before", 2), UserError, "cannot stand before itself"),
+        ((2, "before", 2), UserError, "cannot be moved before itself"),
         ((2, "before"), UserError, "move before expected another job"),
         ((2, "first", 3), UserError, "move first expected no other job"),
         ((2, "up"), UserError, "move expected first, last, before ID or after ID"),
@@ -302,7 +302,7 @@ def test_a_warning_must_come_before_the_new_limit(desk):
     assert spec.time_limit_s == 3600
     with pytest.raises(UserError, match="--signal comes 1m00s before the time limit, which is 30s"):
         edit(desk, "1", time_limit_s=30)
-    with pytest.raises(UserError, match="--signal warns before the time limit, and there is none"):
+    with pytest.raises(UserError, match="--signal warns before the time limit or an eviction, and there is none"):
         edit(desk, "1", time_limit_s=None)
 
 
@@ -334,7 +334,7 @@ def test_dependencies_are_replaced_and_checked(desk):
 @pytest.mark.parametrize(("job", "needs"), [("1", "3"), ("1", "1"), ("1-2", "3")])
 def test_circular_dependencies_are_refused(desk, job, needs):
     wait_for_each(desk, When.DONE, When.END)
-    with pytest.raises(Conflict, match="would wait for itself"):
+    with pytest.raises(Conflict, match="would depend on itself"):
         edit(desk, job, after=[{"select": needs}])
 
 
@@ -342,7 +342,7 @@ def test_if_one_job_cannot_be_changed_none_is(desk):
     desk.job()
     desk.job(*RUNNING)
     before, rows = desk.store.job(1), desk.rows()
-    with pytest.raises(Conflict, match="job 2 is running: only jobs that wait can be changed") as refused:
+    with pytest.raises(Conflict, match="job 2 is running: only waiting jobs can be changed") as refused:
         edit(desk, "all", priority=5)
     assert "SELECTOR+queued" in refused.value.hint
     assert (desk.store.job(1), desk.rows()) == (before, rows)
@@ -359,13 +359,13 @@ def test_a_request_the_machine_cannot_satisfy_is_refused_for_all(desk):
 def test_a_job_that_already_has_the_value_is_unchanged(desk):
     desk.job(priority=5)
     acted = edit(desk, "1", priority=5)
-    assert (acted.changed, whys(acted)) == ([], [(1, "it is so already")])
+    assert (acted.changed, whys(acted)) == ([], [(1, "no change")])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "something to change"),
+        ({}, "at least one change"),
         ({"priority": "high"}, "priority: expected"),
         ({"colour": 1}, "colour"),
         ({"command": None}, "expected a command, got none"),
@@ -464,7 +464,7 @@ def test_cleaning_deletes_all_rows_of_a_job_and_its_id_is_never_reused(desk):
 def test_an_unfinished_job_is_never_deleted(desk, events):
     desk.job(*DONE)
     desk.job(*events)
-    with pytest.raises(Conflict, match=r"job 2 is .*: only finished jobs can be forgotten\. Nothing was changed"):
+    with pytest.raises(Conflict, match=r"job 2 is .*: only finished jobs can be deleted\. Nothing was changed"):
         cleanup.choose(desk.store, selectors.parse(["all"]), build.NOW)
     assert forget(desk, 2) == []
 

@@ -18,7 +18,7 @@ from dibs.jobqueue.turns import StartRunner
 class UnreadableStarts(Local):
     """An engine that starts nothing, and has no descriptor left to read the files of a start."""
 
-    def start(self, *wanted):
+    def start(self, *wanted, is_loan=False):
         pass
 
     def running(self, job):

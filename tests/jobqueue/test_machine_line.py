@@ -1,6 +1,8 @@
 """A daemon in the machine-wide line: what it watches, and when it looks again."""
 
 import contextlib
+import os
+import select
 import time
 
 import pytest
@@ -9,7 +11,7 @@ import build
 import lease_lab
 from dibs.jobqueue import machine_line
 from dibs.jobqueue.machine_line import MachineLine
-from dibs.leases import device_lease, holders, own_ticket, tickets
+from dibs.leases import device_lease, evictable_marks, holders, own_ticket, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
 from dibs.system import locks
@@ -130,3 +132,32 @@ def test_sockets_without_a_ticket_are_not_watched(place, line, watched, puppet):
         assert outlook.tickets == {other.ticket.name}
         line.watch(outlook, list)
         assert len(watched) == 1
+
+
+def test_a_user_who_rings_without_pause_does_not_keep_the_queue_busy(place, line, watched, monkeypatch):
+    monkeypatch.setattr(machine_line, "MOST_RINGS", 3)
+    woken = []
+    line.listen(lambda: woken.append(1))
+    ((fd, rung),) = watched.items()
+    (bell,) = locks.bound(place, evictable_marks.BELL)
+    callers = [locks.connect(place.socket(evictable_marks.BELL, bell)) for _ in range(5)]
+    rung()
+    assert woken == [1]
+    assert select.select([fd], [], [], 0)[0] == [fd], "the others are heard at the next look"
+    rung()
+    assert select.select([fd], [], [], 0)[0] == []
+    for each in (*callers, fd):
+        os.close(each)
+
+
+def test_an_evictable_holder_who_does_not_yield_is_no_longer_counted_on(place, line, monkeypatch):
+    (lease,) = device_lease.take(place, [THEIRS], device_lease.Note("7", is_evictable=True))
+    (mark,) = evictable_marks.put(place, [THEIRS])
+    inventory = build.inventory(4)
+    assert line.look(inventory, []).held[THEIRS].is_evictable
+    line.expect([THEIRS])
+    assert line.look(inventory, []).held[THEIRS].is_evictable
+    monkeypatch.setattr(machine_line, "OVERDUE_S", 0.0)
+    assert not line.look(inventory, []).held[THEIRS].is_evictable
+    os.close(mark)
+    lease.close()

@@ -85,15 +85,15 @@ def test_a_batch_sends_a_notification_at_its_first_failure_and_at_its_end(
         (notifications.Notice(Event.FINISHED, "x", ended(12, 3)), "job 12 (vit) failed after 1m30s: exit code 3"),
         (
             notifications.Notice(Event.FAILED, "x", ended(12, 3), BatchTally(20, 4, 3, 1)),
-            "job 12 (vit) failed after 1m30s: exit code 3, the first failure in a batch of 20",
+            "job 12 (vit) failed after 1m30s: exit code 3, first failure in a batch of 20",
         ),
         (
             notifications.Notice(Event.FINISHED, "x", ended(12), BatchTally(20, 20, 18, 2)),
-            "all 20 jobs of a batch have ended, 18 of them done; last was job 12 (vit) done after 1m30s",
+            "all 20 jobs of a batch have finished, 18 succeeded; last: job 12 (vit) done after 1m30s",
         ),
         (
             notifications.Notice(Event.EMPTY, "x", ended(12)),
-            "the queue is empty; last was job 12 (vit) done after 1m30s",
+            "the queue is empty; last: job 12 (vit) done after 1m30s",
         ),
         (
             notifications.Notice(

@@ -73,17 +73,17 @@ def test_memory_use_is_known_from_runs_of_the_same_command_in_the_same_folder(de
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"after": after(1)}, Reason("it waits for job 1, which is queued", "`dibs why 1` says how that one stands.")),
+        ({"after": after(1)}, Reason("waiting for job 1, which is queued", "`dibs why 1` explains its state.")),
         (
             {"after": after(*range(1, 11))},
             Reason(
-                "it waits for jobs 1, 2, 3, 4, 5, 6, 7, 8 and 2 more",
-                "`dibs why 1` says how that one stands.",
+                "waiting for jobs 1, 2, 3, 4, 5, 6, 7, 8 and 2 more",
+                "`dibs why 1` explains its state.",
             ),
         ),
         (
             {"begin_at": LATER},
-            Reason("it waits for its begin time (--begin)", "`dibs edit 11 --unset begin` lets it start sooner."),
+            Reason("waiting for its begin time (--begin)", "`dibs edit 11 --unset begin` lets it start sooner."),
         ),
     ],
 )
@@ -98,8 +98,8 @@ def test_a_job_held_by_a_program_names_it(store):
     with store.batch():
         store.hold(selectors.parse(["1"]), build.NOW)
     assert outlook(store).reason(store.job(1)) == Reason(
-        "held until `gpupeasy-server --port 8888` lets it continue",
-        "If that does not run, start it again; `dibs unhold 1` lets it continue without it.",
+        "held until `gpupeasy-server --port 8888` releases it",
+        "If that program is not running, start it again; `dibs unhold 1` releases it without it.",
     )
 
 
@@ -108,7 +108,7 @@ def test_a_held_job_names_the_command_that_releases_it_and_has_no_forecast(store
     with store.batch():
         store.record(store.job(job_id), lifecycle.HoldAsked(build.NOW))
     job = store.job(job_id)
-    assert outlook(store).reason(job) == Reason("held by you", "`dibs unhold 1` lets it continue.")
+    assert outlook(store).reason(job) == Reason("held by you", "`dibs unhold 1` releases it.")
     assert outlook(store).expected(job) == Forecast(unknown="held by you")
 
 

@@ -40,7 +40,19 @@ def test_a_job_without_a_claim_is_lost_when_the_machine_was_down(desk):
     recover(desk, "another boot")
     job = desk.store.job(job_id)
     assert (job.outcome, job.remark) == (
-        Outcome.LOST, "the machine went down while it was starting, and nobody knows whether it had begun"
+        Outcome.LOST, "the machine went down while the job was starting; unknown whether it ran"
+    )  # fmt: skip
+
+
+def test_a_job_that_was_being_stopped_without_a_claim_is_lost_when_the_machine_was_down(desk):
+    """It was claimed, or the order to stop would not have been needed; the disk has lost that, and how it ended."""
+    recover(desk, "one boot")
+    job_id = desk.job(PLACED, lifecycle.CancelAsked(3))
+    os.makedirs(desk.engine.folder(desk.store.job(job_id)))
+    recover(desk, "another boot")
+    job = desk.store.job(job_id)
+    assert (job.outcome, job.remark) == (
+        Outcome.LOST, "the machine went down while the job was stopping; unknown whether it ran"
     )  # fmt: skip
 
 
@@ -127,13 +139,21 @@ def look(desk, job_id, **how):
     """Look at the first start of a job, as after a message; return why it was refused."""
     desk.turn = desk.new_turn()
     with desk.store.batch():
-        return dispatch.look(desk.turn, job_id, 1, 1, **how)
+        return dispatch.look(desk.turn, job_id, 1, 1, dispatch.News(**how))
 
 
 def test_a_record_says_which_device_was_refused(desk):
     job_id = desk.job(PLACED)
     record(desk, job_id, records.Final("refused", why="cannot use it", scope=DEVICE, device="FAKE-0"))
     assert look(desk, job_id, runner_died=True) == Refusal(DEVICE, "cannot use it", "FAKE-0")
+
+
+def test_a_reported_result_needs_no_file(desk):
+    job_id = desk.job(PLACED)
+    assert look(desk, job_id, final=records.Final("exited", code=3, started_at_ns=10**6, ended_at_ns=2 * 10**6)) is None
+    job = desk.store.job(job_id)
+    assert (job.outcome, job.exit_code, job.started_at, job.finished_at) == (Outcome.FAILED, 3, 1, 2)
+    assert not os.path.exists(desk.engine.folder(job))
 
 
 def test_a_reported_refusal_needs_no_file(desk):
@@ -162,13 +182,13 @@ def test_only_runners_that_die_silently_with_a_start_fail_their_job(desk):
     for start in range(1, 9):
         desk.turn = desk.new_turn()
         with desk.store.batch():
-            dispatch.look(desk.turn, job_id, 1, start, refusal=FULL)
+            dispatch.look(desk.turn, job_id, 1, start, dispatch.News(refusal=FULL))
             desk.store.record(desk.store.job(job_id), lifecycle.Placed(3, build.ids(0)))
     for start in range(9, 9 + lifecycle.MOST_DEAD_STARTS):
         assert desk.store.job(job_id).state is State.STARTING
         desk.turn = desk.new_turn()
         with desk.store.batch():
-            dispatch.look(desk.turn, job_id, 1, start, runner_died=True)
+            dispatch.look(desk.turn, job_id, 1, start, dispatch.News(runner_died=True))
             if desk.store.job(job_id).is_waiting:
                 desk.store.record(desk.store.job(job_id), lifecycle.Placed(3, build.ids(0)))
     assert desk.store.job(job_id).outcome is Outcome.FAILED

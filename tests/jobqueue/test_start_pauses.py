@@ -91,3 +91,16 @@ def test_a_pause_of_one_job_does_not_affect_others():
     assert pauses.told([], 100.1) is None
     assert pauses.resting(101.0) == {}
     assert pauses.begun(ONE, ()) == StartPauses()
+
+
+def test_a_trouble_that_is_seen_to_be_over_ends_its_pause_and_the_next_refusal_makes_a_longer_one():
+    first, second = build.ids(0, 1)
+    pauses = StartPauses().refused(FULL, ONE, 100.0).refused(FULL, ONE, 101.0)
+    for device in (first, second):
+        pauses = pauses.refused(Refusal(DEVICE, "cannot use it", device), ONE, 101.0)
+    assert pauses.lasting(101.1) == {None, first, second}
+    over = pauses.over({None, first}, 101.1)
+    assert over.lasting(101.1) == {second}
+    assert over.told([], 101.1) is None
+    assert over.refused(FULL, ONE, 101.1).queue.until == 101.1 + SPANS_S[2]
+    assert StartPauses().over({None, first}, 101.1) == StartPauses()

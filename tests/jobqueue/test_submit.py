@@ -7,12 +7,13 @@ import pytest
 import build
 from desk import DONE, FAILED, PLACED, RUNNING
 from dibs.errors import Impossible, NotFound, UserError
-from dibs.jobqueue import control, turns
+from dibs.jobqueue import control, turns, validation
 from dibs.jobqueue.validation import Submission
 from dibs.model import lifecycle
 from dibs.model.devices import Inventory
-from dibs.model.jobs import JobId, Outcome, State, When
+from dibs.model.jobs import CommandLines, JobId, Member, Outcome, State, When
 from dibs.runner import attempts
+from dibs.store import writer
 
 
 def submission(**wanted):
@@ -38,7 +39,7 @@ def test_on_a_machine_without_gpus_it_requests_none_and_a_warning_says_so(desk):
     desk.inventory = build.inventory(0)
     submitted = desk.submit(submission(), submission())
     assert desk.store.job(1).spec.request.gpus == 0
-    assert submitted.notes == ["this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)"]
+    assert submitted.notes == ["this machine has no GPUs, so the job gets none (pretend GPUs: DIBS_DEVICES=fake:4)"]
 
 
 def test_before_the_driver_has_answered_it_still_requests_one(desk):
@@ -111,6 +112,32 @@ def test_more_jobs_than_one_transaction_takes_are_refused(desk):
     with pytest.raises(UserError, match="at most 100,000 jobs at once, got 100,001"):
         desk.submit(*[submission()] * 100_001)
     assert desk.rows()["jobs"] == 0
+
+
+def test_a_million_command_lines_are_taken_and_no_more(desk, monkeypatch):
+    monkeypatch.setattr(validation, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(validation, "MOST_LINES", 5)
+    assert desk.submit(submission(members=CommandLines("\n".join("abcde"), None))).ids == [1, 2, 3, 4, 5]
+    with pytest.raises(UserError, match="at most 5 jobs at once, got 6"):
+        desk.submit(submission(members=CommandLines("\n".join("abcdef"), None)))
+    assert desk.rows()["jobs"] == 5
+
+
+def test_command_lines_are_stored_piece_by_piece_in_their_order(desk, monkeypatch):
+    monkeypatch.setattr(writer, "ARRIVING", 3)
+    lines = [f"python train-{number}.py" for number in range(8)]
+    desk.submit(submission(members=CommandLines("\n".join(lines), None)))
+    found = [desk.store.job(JobId(number)) for number in range(1, 9)]
+    assert [job.spec.command for job in found] == lines
+    assert [job.spec.name for job in found] == [line.split()[1] for line in lines]
+    assert [job.rank for job in found] == sorted(job.rank for job in found)
+    assert [len(desk.store.events(job.id)) for job in found] == [1] * 8
+
+
+def test_command_lines_end_at_newlines_alone():
+    lines = CommandLines("a\rb\nc\x0cd\u2028e\n", "all")
+    assert list(lines) == [Member("a\rb", "all"), Member("c\x0cd\u2028e", "all"), Member("", "all")]
+    assert (len(lines), lines[1].command, lines[-1].command) == (3, "c\x0cd\u2028e", "")
 
 
 # -- cancel -------------------------------------------------------------------------------------------------------

@@ -436,10 +436,10 @@ def test_two_runs_of_one_sweep_never_share_a_folder(desk):
         points = [member(x)._replace(folder=folder) for x, folder in told]
         return sweeping._do(sweeps.add, sweeping.id, submission(), points)
 
-    with pytest.raises(UserError, match="point 2 has the folder of point 1, which has other parameters: /r/a"):
+    with pytest.raises(UserError, match="point 2 has the same folder as point 1, which has other parameters: /r/a"):
         add((1, "/r/a"), (2, "/r/a"))
     add((1, "/r/a"), (2, "/r/b"), (3, None), (4, None))
     assert add((1, "/r/a")).fates == {Fate.QUEUED: 1}
-    with pytest.raises(UserError, match="point 5 has the folder of job 2"):
+    with pytest.raises(UserError, match="point 5 has the same folder as job 2"):
         add((5, "/r/b"))
     assert len(runs(desk, sweeping)) == 4

@@ -19,7 +19,7 @@ def submission(**wanted):
         ({"command": " \n"}, "expected a command, got an empty one"),
         ({"argv": ()}, "expected a command, got none"),
         ({"cwd": "data"}, 'cwd expected an absolute folder, got "data"'),
-        ({"env": (("CUDA_VISIBLE_DEVICES", "0"),)}, "dibs sets it to the GPUs the job gets"),
+        ({"env": (("CUDA_VISIBLE_DEVICES", "0"),)}, "dibs sets it to the assigned GPUs"),
         ({"env": (("DIBS_JOB_ID", "0"),)}, "names that begin with DIBS_ are set by dibs itself"),
         ({"env": (("", "0"),)}, "-e expected NAME=VALUE"),
         ({"command": "a\0b"}, "cannot contain a NUL byte"),

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.daemon.device_watch import DeviceWatcher, ReadingRequest
 from dibs.daemon.number_collector import NumberCollector
 from dibs.daemon.readers import Readers
+from dibs.daemon.search_driver import SearchDriver
 from dibs.daemon.service import Daemon, Events, Identity, policy_of
 from dibs.devices import last_seen, probe
 from dibs.devices.assessment import Assessment
 from dibs.devices.view import DeviceView
+from dibs.engines import registry
 from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
+from dibs.engines.remote import Remote
+from dibs.engines.remote_starts import News, Packer
 from dibs.engines.runner_pool import Runners
 from dibs.errors import MachineError, UserError
 from dibs.foreground import device_check
 from dibs.jobqueue.machine_line import MachineLine
 from dibs.jobqueue.reactor import Reactor
+from dibs.jobqueue.remote import dispatch as remote_dispatch
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.jobqueue.turns import Work
 from dibs.leases import device_lease
@@ -28,6 +36,8 @@ from dibs.leases.drains import Drains
 from dibs.model.devices import DeviceId
 from dibs.store.writer import Store
 from dibs.system import paths, settings, trusted_paths, users
+
+log = logging.getLogger("dibs.daemon.assembly")
 
 FILES_HINT = "Name another one, or unset files; see `dibs config`."
 
@@ -39,7 +49,9 @@ class Parts:
     daemon: Daemon
     queue: QueueThread
     numbers: NumberCollector
+    searches: SearchDriver
     runners: Runners
+    remotes: Mapping[str, Remote]
 
 
 def assemble(home: Path, values: settings.Settings, visible: str | None, writer: Store, pid: int) -> Parts:
@@ -54,32 +66,62 @@ def assemble(home: Path, values: settings.Settings, visible: str | None, writer:
     database = paths.database(home)
     waits: Reactor[Work] = Reactor()
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
-    files = JobFiles(home, values.files or home)
+    files = job_files(home, values)
     engine = Local(files, values, place.path, paths.notify_path(home), runners)
     eyes = probe.Probe(values, visible, before=last_seen.read(writer.fact(last_seen.FACT), paths.machine_id()))
     line = MachineLine(place, user, values.collect_for, waits.watch)
     requests = ReadingRequest()
     drained = Drains(place, writer.drained())
     view = DeviceView(drained, device_check.limits_of(values), _last_assessment(writer), is_real=eyes.is_real)
-    numbers = NumberCollector(files, database)
+    searches = SearchDriver(files, database)
+    numbers = NumberCollector(files, database, searches.wake)
+    policy = policy_of(values)
+
+    def publish() -> None:
+        events.publish()
+        searches.wake()
+
+    remotes = _remotes(values, files, home, view, waits)
     queue = QueueThread(
-        writer,
-        engine,
-        files,
-        values,
-        line,
-        policy_of(values),
-        view,
-        requests.make,
-        waits,
-        events.publish,
-        numbers.wake,
+        writer, engine, files, values, line, policy, view, requests.make, waits, publish, numbers.wake, remotes=remotes
     )
     identity = Identity(pid, user, home, paths.socket_path(home), now_ms(), values.devices)
     readers = Readers(database, waits.way.give)
     listen = probe.child_command(values, "listen")
     watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, queue)
-    return Parts(Daemon(identity, values, files, queue, events, readers, watcher), queue, numbers, runners)
+    daemon = Daemon(identity, values, files, queue, events, readers, watcher, searches)
+    return Parts(daemon, queue, numbers, searches, runners, remotes)
+
+
+def job_files(home: Path, values: settings.Settings) -> JobFiles:
+    """Return the paths of jobs: on each cluster, queues have a folder of their own in the folder that is shared."""
+    own = f"queue-{_owner(home)}"
+    shared = {name: engine.shared / own for name, engine in values.engines.items() if engine.shared is not None}
+    return JobFiles(home, values.files or home, shared)
+
+
+def _owner(home: Path) -> str:
+    """Return what tells this queue from others that use the same cluster."""
+    text = f"{users.own()}@{paths.machine_id()}:{home}"
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:6]
+
+
+def _remotes(
+    values: settings.Settings, files: JobFiles, home: Path, view: DeviceView, waits: Reactor[Work]
+) -> dict[str, Remote]:
+    """Return the engines of the settings; one that cannot be used is left out, and said when a job names it."""
+    found: dict[str, Remote] = {}
+    for name, engine in values.engines.items():
+        if engine.problem is not None:
+            log.error("engine %s cannot be used: %s", name, engine.problem)
+            continue
+        packer = Packer(engine, files, values, _owner(home), view.inventory)
+
+        def listen(news: Sequence[News]) -> None:
+            waits.post(Work(lambda turn: remote_dispatch.hear(turn, news)))
+
+        found[name] = Remote(registry.make(engine, os.environ), packer, engine.max_sent, listen)
+    return found
 
 
 def _last_assessment(kept: Store) -> Assessment:

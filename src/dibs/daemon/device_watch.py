@@ -9,30 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 from dibs.daemon.readers import Readers
 from dibs.devices import last_seen, ownership, usage
-from dibs.devices.assessment import Finding, Reading
+from dibs.devices.assessment import RECLAIMED, Finding, Reading
 from dibs.devices.fault_listener import Listener
+from dibs.devices.idle_leases import LeaseHolder
 from dibs.devices.probe import Probe
 from dibs.devices.view import DeviceView
 from dibs.errors import DibsError
+from dibs.jobqueue import evictions
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.jobqueue.turns import Order, Turn
-from dibs.leases import holders
-from dibs.model import lifecycle
+from dibs.leases import holders, keeper
+from dibs.model import lifecycle, units
 from dibs.model.devices import DeviceId, Inventory
-from dibs.model.jobs import Job, State
+from dibs.model.jobs import Job, JobId, State
 from dibs.store.database import DatabaseError
-from dibs.system import paths
+from dibs.system import paths, processes
 from dibs.system.locks import Folder
 
 log = logging.getLogger("dibs.daemon.device_watch")
 
-#: Seconds between readings, normally and while memory is being released.
+#: Seconds between readings, normally, and while memory is being released or a device is lent to a job.
 EVERY_S, SETTLING_S = 5.0, 1.0
 #: Minimum seconds between two requested readings.
 LEAST_S = 0.05
@@ -62,31 +67,30 @@ class ReadingRequest:
         self._event.clear()
 
 
+@dataclass(eq=False)
 class DeviceWatcher:
     """Read the devices of one daemon repeatedly; fake devices only on request."""
 
-    def __init__(
-        self,
-        probe: Probe,
-        view: DeviceView,
-        listen_command: Sequence[str],
-        requests: ReadingRequest,
-        folder: Folder,
-        user: str,
-        readers: Readers,
-        queue: QueueThread,
-    ) -> None:
-        self.view = view
-        self._probe = probe
-        self._requests = requests
-        self._folder = folder
-        self._user = user
-        self._readers = readers
-        self._queue = queue
-        self._watched_until = 0.0
+    _probe: Probe
+    view: DeviceView
+    _listen_command: Sequence[str]
+    _requests: ReadingRequest
+    _folder: Folder
+    _user: str
+    _readers: Readers
+    _queue: QueueThread
+    _watched_until: float = 0.0
+    #: Whether this user holds a device outside of the queue.
+    _own_leases: bool = False
+    #: Whether a device is lent to one of our jobs: its holder may use it at any time.
+    _borrows: bool = False
+
+    def __post_init__(self) -> None:
         #: The last seen devices as the store has them.
-        self._kept = probe.last_seen
-        self._listener = Listener(listen_command, self._record_xid)
+        self._kept = self._probe.last_seen
+        self._listener = Listener(self._listen_command, self._record_xid)
+        #: Idle leases whose holders were warned.
+        self._warned: set[tuple[DeviceId, LeaseHolder]] = set()
         #: A separate thread, because it may hang in the driver.
         self._thread = ThreadPoolExecutor(1, "probe")
 
@@ -108,21 +112,26 @@ class DeviceWatcher:
         # Jobs may wait for a fresh reading even if it shows nothing new.
         self._queue.wake()
         self._keep_usage(jobs)
+        self._warn_idle()
         is_wanted = await self._is_wanted(jobs)
         self._listener.want(is_wanted)
         if not is_wanted:
             self.view.expire()
             self._thread.submit(self._probe.close)
             return None
-        return SETTLING_S if self.view.last.releasing else EVERY_S
+        return SETTLING_S if self.view.last.releasing or self._borrows else EVERY_S
 
     async def _is_wanted(self, jobs: Sequence[Job]) -> bool:
         last = self.view.last
         if any(job.allocation for job in jobs) or time.monotonic() < self._watched_until or last.releasing:
             return True
+        if self._own_leases:
+            # Only they are left: nobody waits for the next reading.
+            return True
         counts = await self._readers.ask(lambda reader: reader.counts())
         is_in_use = any(device.foreign for device in last.inventory.devices)
-        return bool(counts["queued"]) and (is_in_use or last.inventory.problem is not None)
+        is_lent = self._queue.line.idle_after_s is not None
+        return bool(counts["queued"]) and (is_in_use or is_lent or last.inventory.problem is not None)
 
     # -- one reading
 
@@ -152,13 +161,48 @@ class DeviceWatcher:
         held = holders.survey(self._folder, raw.ids)
         users = {DeviceId(device): [holder.user for holder in found] for device, found in held.items() if found}
         job_of = ownership.jobs_by_pid(raw, held, jobs, self._user)
+        numbers = {str(job.id) for job in jobs}
+        self._own_leases = any(
+            one.uid == os.geteuid() and one.job not in numbers for found in held.values() for one in found
+        )
         outside = {d.id: ownership.outside(self._folder, d, held.get(d.id, ())) for d in raw.devices}
-        return Reading(raw, time.monotonic(), users, jobs, job_of, self._user, outside)
+        who = {
+            DeviceId(device): tuple(LeaseHolder(one.uid, one.pid, one.job) for one in found if not one.is_loan)
+            for device, found in held.items()
+        }
+        loans = {
+            device.id: beside
+            for device in raw.devices
+            if (beside := ownership.beside_loan(self._folder, device, held.get(device.id, ()))) is not None
+        }
+        self._borrows = any(device in loans for job in jobs for device in job.allocation)
+        who = {device: found for device, found in who.items() if found}
+        return Reading(raw, time.monotonic(), users, jobs, job_of, self._user, outside, who, loans)
 
     def _record_xid(self, device_id: str, xid: int) -> None:
         log.warning("Xid %s on %s", xid, device_id)
         record_findings(self._queue, self.view.note_xid(device_id, xid))
         self._requests.make()
+
+    def _warn_idle(self) -> None:
+        """Warn the holder of each of our leases without use, once: in its terminal, or with a notice of its job."""
+        idle, me = self.view.idle_leases, os.geteuid()
+        late = {
+            (device, one)
+            for device, lease in idle.items()
+            for one in lease.holders
+            if one.uid == me and lease.has_lasted(self._queue.settings.idle_after)
+        }
+        inventory, after = self.view.inventory(), units.format_duration(self._queue.settings.idle_after)
+        for device, one in late - self._warned:
+            text = f"GPU {inventory.index_of(device)} has shown no use for {after}"
+            if one.job is not None and one.job.isdecimal():
+                job_id = JobId(int(one.job))
+                self._queue.tell(partial(self._queue.notices.warn, job_id=job_id, text=text))
+            elif one.pid is not None:
+                keeper.tell(_terminal_of(one.pid), f"{text}; dibs lease --release or Ctrl-C frees it for others")
+        # Not those that are used meanwhile: they are warned again.
+        self._warned = late
 
     # -- called by other parts
 
@@ -200,6 +244,12 @@ class DeviceWatcher:
         self._probe.close()
 
 
+def _terminal_of(pid: int) -> int:
+    """Return the process whose terminal is that of a lease: its holder, or the one for which a keeper holds it."""
+    kept = keeper.read(processes.words(pid))
+    return pid if kept is None else kept[0]
+
+
 def _for_scheduler(inventory: Inventory) -> object:
     return inventory.problem, [(d.id, d.obstacle, d.foreign_memory, d.memory_total) for d in inventory.devices]
 
@@ -218,6 +268,9 @@ def _record(turn: Turn, findings: Sequence[Finding]) -> None:
             continue
         job = turn.store.job(finding.job)
         if not job.is_active:
+            continue
+        if finding.kind == RECLAIMED:
+            evictions.ask(turn, job, "" if finding.user is None else str(finding.user), finding.text)
             continue
         turn.changed.append(job.id)
         turn.store.note(job.id, turn.now, finding.kind, finding.text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import logging
 import os
@@ -15,60 +14,64 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NoReturn
 
-from dibs.daemon import assembly, cleanup, log_output, state_folder
+from dibs.daemon import assembly, cleanup, overflow_watch, state_folder
 from dibs.daemon.service import SAFETY_TICK_S, Daemon
-from dibs.engines.job_files import JobFiles
-from dibs.errors import Conflict, DibsError, MachineError
+from dibs.errors import DibsError, MachineError
 from dibs.jobqueue import dispatch
 from dibs.store.database import Check, DatabaseError
 from dibs.system import open_files, paths, processes, settings
 
 log = logging.getLogger("dibs.daemon.main")
 
-#: Seconds that the child of a dead daemon may need until its exec on a loaded machine, and between checks of it.
-EXEC_FOR_S = 10.0
-LOOK_EVERY_S = 0.01
+#: Seconds until the command server is started: a new daemon has more urgent work; and again after it ended.
+START_AFTER_S, AGAIN_AFTER_S = 2.0, 30.0
+#: Seconds at the end of the process for what is not yet in the log.
+FLUSH_FOR_S = 2.0
 #: Switch interval of the interpreter; Python's default of 0.005 is longer than a whole turn. The queue thread waits
 #: this long when it wakes, before readers notice and yield.
 SWITCH_S = 0.0005
 
 
-class HomeLock:
-    """The lock that makes this process the only daemon of this home, until it ends."""
+class LogOutput(logging.Handler):
+    """Writes the log to stderr in a thread of its own: the disk of the log may hang, and the daemon must not.
 
-    def __init__(self, home: Path) -> None:
-        self.fd = os.open(paths.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        give_up_at = time.monotonic() + EXEC_FOR_S
-        while not self._try():
-            pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip()
-            if not _is_gone(pid) or time.monotonic() > give_up_at:
-                raise Conflict(
-                    f"a daemon runs already (pid {pid or '?'}, socket {paths.socket_path(home)}).",
-                    "If its socket is gone: dibs daemon restart.",
-                )
-            time.sleep(LOOK_EVERY_S)
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
+    A critical record is written at once, because the process ends after it.
+    """
 
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one record."""
+        line = f"{self.format(record)}\n"
+        if record.levelno >= logging.CRITICAL:
+            sys.stderr.write(line)
+        else:
+            self._lines.put(line)
 
-def _is_gone(pid: str) -> bool:
-    """Tell whether a process is dead. A child that it was forking may keep its lock until the exec."""
-    if not pid.isdecimal():
-        return False
-    found = processes.look(int(pid))
-    return found is None or found.is_dead
+    def close(self) -> None:
+        """Write the rest, unless the disk hangs."""
+        self._lines.put(None)
+        self._thread.join(FLUSH_FOR_S)
+        super().close()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                sys.stderr.write(line)
+                sys.stderr.flush()
+            except OSError:
+                # The disk is full: the daemon continues without this line.
+                continue
 
 
 async def serve(home: Path, values: settings.Settings, visible: str | None, ready: Callable[[str], None]) -> None:
@@ -77,7 +80,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
 
     loop = asyncio.get_running_loop()
     database = paths.database(home)
-    writer = state_folder.open_store(database, processes.boot_id(), JobFiles(home, values.files or home).highest_id())
+    writer = state_folder.open_store(database, processes.boot_id(), assembly.job_files(home, values).highest_id())
     try:
         parts = assembly.assemble(home, values, visible, writer, os.getpid())
     except DibsError:
@@ -91,6 +94,8 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
     queue.listen(notify)
     thread = threading.Thread(target=queue.run, name="core")
     thread.start()
+    for remote in parts.remotes.values():
+        remote.start_thread()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stopping.set)
     try:
@@ -98,7 +103,10 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         await daemon.probe_now()
         await recovered
         numbers.start(queue)
-        tasks = [asyncio.create_task(watcher.run())]
+        parts.searches.start(queue)
+        tasks = [asyncio.create_task(watcher.run()), asyncio.create_task(overflow_watch.run(daemon))]
+        if values.command_server:
+            tasks.append(asyncio.create_task(_keep_command_server(home)))
         if not writer.is_checked:
             tasks.append(asyncio.create_task(_check(daemon, database)))
         async with server.serving(daemon, values) as reopen:
@@ -117,9 +125,13 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         watcher.keep_all()
         # The queue thread finishes its work first; runners are not stopped.
         numbers.stop()
+        parts.searches.stop()
         queue.stop()
         await loop.run_in_executor(None, thread.join)
         await loop.run_in_executor(None, numbers.join)
+        await loop.run_in_executor(None, parts.searches.join)
+        for remote in parts.remotes.values():
+            remote.close()
         parts.runners.close()
         await state_folder.copy_last(daemon, writer)
         daemon.close()
@@ -147,6 +159,8 @@ async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[N
     await _keep_house(daemon, *chores, cleanup.remove_strays)
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
+        # First, because it ends a daemon whose folder was deleted.
+        await _keep_house(daemon, *chores)
         try:
             if not daemon.identity.socket.exists():
                 log.warning("%s was deleted; it is opened again", daemon.identity.socket)
@@ -155,7 +169,6 @@ async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[N
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):
                 await daemon.probe_now()
                 daemon.tell(dispatch.recheck)
-            await _keep_house(daemon, *chores)
         except (OSError, DatabaseError, DibsError):
             log.exception("the safety tick")
 
@@ -175,6 +188,32 @@ async def _keep_house(daemon: Daemon, *chores: Callable[[Daemon], Awaitable[None
             log.exception("housekeeping")
 
 
+async def _keep_command_server(home: Path) -> None:
+    """Run the command server (`cli.command_server`), without which verbs are slower; start it again when it ends."""
+    path = paths.commands_socket(home)
+    if path is None:
+        return
+    path.unlink(missing_ok=True)
+    await asyncio.sleep(START_AFTER_S)
+    while True:
+        try:
+            # Its standard input tells it when the daemon has ended.
+            server = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "dibs.cli.command_server", str(path),
+                stdin=asyncio.subprocess.PIPE, start_new_session=True, cwd="/",
+            )  # fmt: skip
+        except OSError as error:
+            log.warning("the command server cannot be started: %s", error.strerror or error)
+        else:
+            try:
+                code = await server.wait()
+                log.warning("the command server ended with code %s", code)
+            finally:
+                if server.stdin is not None:
+                    server.stdin.close()
+        await asyncio.sleep(AGAIN_AFTER_S)
+
+
 def _open_notify(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -185,7 +224,7 @@ def _open_notify(path: Path) -> socket.socket:
 
 def main() -> NoReturn:
     """Run as a process: `python -m dibs.daemon [--ready-fd 3]`."""
-    log_output.begin()
+    logging.basicConfig(level=logging.INFO, handlers=[LogOutput()])
     os.umask(0o077)
     os.chdir("/")
     tell = _teller(sys.argv[1:])
@@ -201,7 +240,7 @@ def main() -> NoReturn:
         home = paths.home(os.environ).path
         paths.prepare(home)
         paths.hold(home)
-        lock = HomeLock(home)
+        lock = state_folder.HomeLock(home)
         asyncio.run(serve(home, settings.load(os.environ), visible, tell))
     except (DibsError, OSError) as error:
         line = (

@@ -1,107 +1,100 @@
 """Collect the numbers of ended jobs in a separate thread: files may be slow, and the queue thread never waits.
 
-The store knows which attempts are unread, so a crash loses nothing: the next daemon reads them.
+Also what the checkpoints of evicted jobs kept, and which running jobs write some. The store knows which attempts are
+unread, so a crash loses nothing: the next daemon reads them.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import queue
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from dibs.daemon.readers import StoreThread
 from dibs.engines.job_files import JobFiles
-from dibs.errors import DibsError, NotFound
-from dibs.jobqueue.thread import QueueThread
+from dibs.errors import NotFound
+from dibs.jobqueue import evictions
 from dibs.jobqueue.turns import Turn
-from dibs.logs import numbers_child, reports, tails
+from dibs.logs import checkpoint_times, numbers_child, reports, tails
+from dibs.logs.checkpoint_times import Regularity
 from dibs.logs.numbers_child import Printed
 from dibs.model.jobs import Job, JobId
-from dibs.store.database import DatabaseError
-from dibs.store.writer import Reader
-
-log = logging.getLogger("dibs.daemon.number_collector")
 
 #: Attempts whose numbers are stored in one turn.
 MOST_AT_ONCE = 200
-#: Seconds until a retry after an error.
-AGAIN_S = 5.0
-#: Seconds that the daemon waits at its end for the thread: it may hang on a disk.
-END_WITHIN_S = 2.0
+#: Most and least seconds between two looks at the checkpoints of jobs that they make evictable.
+CHECKPOINTS_EVERY_S, CHECKPOINTS_LEAST_S = 30.0, 0.2
 
 #: By job and attempt.
 Found = dict[tuple[JobId, int], Printed]
 
 
-class NumberCollector:
-    """The thread that reads numbers. `wake` it when jobs may have ended; it finds them in the store."""
+class NumberCollector(StoreThread):
+    """The thread that reads numbers. It is woken when jobs may have ended, and finds them in the store."""
 
-    def __init__(self, files: JobFiles, database: Path) -> None:
+    name = "numbers"
+
+    def __init__(self, files: JobFiles, database: Path, stored: Callable[[], None]) -> None:
+        super().__init__(database)
         self._files = files
-        self._database = database
-        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        # A daemon thread: if it hangs on a disk, it is left until the process ends.
-        self._thread: threading.Thread | None = None
+        #: Called when numbers were stored.
+        self._stored = stored
+        self._regularity = Regularity()
 
-    def start(self, queue_thread: QueueThread) -> None:
-        """Begin with attempts that an earlier daemon left unread; turns of the queue store the numbers."""
-        self._thread = threading.Thread(target=self._run, args=[queue_thread], name="numbers", daemon=True)
-        self._thread.start()
-        self.wake()
+    def _look(self) -> float | None:
+        while self._gather():
+            pass
+        while self._count_saved():
+            pass
+        return self._watch_checkpoints()
 
-    def wake(self) -> None:
-        """Look for ended jobs. From any thread."""
-        self._calls.put(True)
-
-    def stop(self) -> None:
-        """End the thread after its current work. From any thread."""
-        self._calls.put(False)
-
-    def join(self) -> None:
-        """Wait until the thread has closed its connection: SQLite removes its log with the last one."""
-        if self._thread is not None:
-            self._thread.join(END_WITHIN_S)
-
-    def _run(self, queue_thread: QueueThread) -> None:
-        reader = Reader.open(self._database)
-        timeout_s: float | None = None
-        while self._is_called(timeout_s):
-            try:
-                while self._gather(reader, queue_thread):
-                    pass
-                timeout_s = None
-            except (OSError, DatabaseError, DibsError):
-                log.exception("numbers could not be gathered")
-                timeout_s = AGAIN_S
-        reader.close()
-
-    def _is_called(self, timeout_s: float | None) -> bool:
-        try:
-            goes_on = self._calls.get(timeout=timeout_s)
-            while goes_on and not self._calls.empty():
-                goes_on = self._calls.get()
-        except queue.Empty:
-            return True
-        return goes_on
-
-    def _gather(self, reader: Reader, queue_thread: QueueThread) -> bool:
+    def _gather(self) -> bool:
         """Read and store the numbers of some attempts; tell whether there may be more."""
-        unread = reader.unread_results(MOST_AT_ONCE)
-        found = self._read(reader, unread)
+        unread = self._reader.unread_results(MOST_AT_ONCE)
+        found = self._read(unread)
         if found:
-            queue_thread.ask(_keep(found)).result()
+            self._queue.ask(partial(_keep, found=found)).result()
+            self._stored()
         return len(unread) == MOST_AT_ONCE
 
-    def _read(self, reader: Reader, unread: Sequence[tuple[JobId, int]]) -> Found:
+    def _count_saved(self) -> bool:
+        """Store what the checkpoints of some evicted attempts kept; tell whether there may be more."""
+        unread = self._reader.unread_evictions(MOST_AT_ONCE)
+        found = {}
+        for job_id, attempt, began, ended in unread:
+            newest = checkpoint_times.newest(self._checkpoints(job_id), ended)
+            found[job_id, attempt] = checkpoint_times.kept(began, ended, newest)
+        if found:
+            self._queue.ask(partial(_keep_saved, found=found)).result()
+        return len(unread) == MOST_AT_ONCE
+
+    def _watch_checkpoints(self) -> float | None:
+        """Make running jobs evictable that write checkpoints; return when to look again, None: on request."""
+        watched, regularity = self._reader.automatic(), self._regularity
+        regularity.keep_only({(job_id, attempt) for job_id, attempt, _, _ in watched})
+        for job_id, attempt, began, is_known in watched:
+            newest = None if is_known else checkpoint_times.newest(self._checkpoints(job_id))
+            is_regular = is_known or regularity.see(job_id, attempt, began, newest)
+            # Also if the store knows it: an earlier daemon may have ended before it told the runner.
+            if is_regular and regularity.is_new(job_id, attempt):
+                self._queue.tell(partial(evictions.make_evictable, job_id=job_id, attempt=attempt))
+        if not watched:
+            return None
+        least_s = self._queue.settings.evict_min_run / 4
+        return min(CHECKPOINTS_EVERY_S, max(CHECKPOINTS_LEAST_S, least_s))
+
+    def _checkpoints(self, job_id: JobId) -> str:
+        return f"{self._files.folder(self._reader.job(job_id))}/checkpoint"
+
+    def _read(self, unread: Sequence[tuple[JobId, int]]) -> Found:
         """Return the numbers of attempts; reported numbers override printed ones."""
         found: Found = {}
         to_search: dict[tuple[tuple[str, str], ...], list[tuple[JobId, int, str]]] = {}
         for job_id, attempt in unread:
             found[job_id, attempt] = {}, {}
             try:
-                job = reader.job(job_id)
+                job = self._reader.job(job_id)
             except NotFound:
                 # The job was deleted, with its files.
                 continue
@@ -123,10 +116,13 @@ def _reported(job: Job, path: str) -> Printed:
     return last, {name: one for name, one in reports.summaries(tail).items() if name in last}
 
 
-def _keep(found: Found) -> Callable[[Turn], None]:
-    def keep(turn: Turn) -> None:
-        for (job_id, attempt), (last, summaries) in found.items():
-            turn.store.keep_numbers(job_id, attempt, json.dumps(last), json.dumps(summaries))
-            turn.changed.append(job_id)
+def _keep_saved(turn: Turn, found: Mapping[tuple[JobId, int], tuple[int, int]]) -> None:
+    for (job_id, attempt), (saved, lost) in found.items():
+        turn.store.keep_saved(job_id, attempt, saved, lost)
+        turn.changed.append(job_id)
 
-    return keep
+
+def _keep(turn: Turn, found: Found) -> None:
+    for (job_id, attempt), (last, summaries) in found.items():
+        turn.store.keep_numbers(job_id, attempt, json.dumps(last), json.dumps(summaries))
+        turn.changed.append(job_id)

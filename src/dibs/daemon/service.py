@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import TypeVar
 from dibs.daemon import login_shell
 from dibs.daemon.device_watch import DeviceWatcher
 from dibs.daemon.readers import Readers
+from dibs.daemon.search_driver import SearchDriver
 from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
+from dibs.engines.remote import Remote
 from dibs.errors import MachineError
 from dibs.foreground import device_check
 from dibs.jobqueue import outlook
@@ -41,6 +43,8 @@ T = TypeVar("T")
 
 #: Seconds between checks for changes that no event reports, such as idle tickets or devices that appear or disappear.
 SAFETY_TICK_S = 30.0
+#: Seconds for which a submission waits for the first answer of an engine, which may refuse it.
+FIRST_LOOK_S = 5.0
 #: Threads that read logs for HTTP requests.
 LOG_READERS = 4
 
@@ -100,6 +104,7 @@ class Daemon:
     events: Events
     readers: Readers
     watcher: DeviceWatcher
+    searches: SearchDriver
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     #: The error that stops the daemon, if any.
     trouble: MachineError | None = None
@@ -111,6 +116,8 @@ class Daemon:
     counted_at: float = field(default_factory=time.monotonic)
     #: Why old jobs are not deleted without asking; empty: they are.
     question: str = ""
+    #: Engines for whose first answer a submission has waited.
+    awaited_engines: set[str] = field(default_factory=set)
     #: Waits for the running jobs to end, after a drain request.
     closing: asyncio.Task[None] | None = None
     #: Reads the environment of a login shell, once.
@@ -127,13 +134,30 @@ class Daemon:
         return self.devices.inventory()
 
     @property
+    def remotes(self) -> Mapping[str, Remote]:
+        """Return the engines that others operate, by name."""
+        return self._queue.remotes
+
+    async def know_engines(self, submissions: Sequence[Submission]) -> None:
+        """Wait until the engines of jobs have said for the first time what they have; for each engine only once."""
+        unknown = {name for name, one in self.remotes.items() if not one.is_known} - self.awaited_engines
+        if not unknown:
+            return
+        chosen = ((one.engine or self.settings.engine_for(one.spec.project), one.spec.overflow) for one in submissions)
+        named = unknown & {name for pair in chosen for name in pair}
+        if named:
+            self.awaited_engines |= named
+            looks = [asyncio.wrap_future(self.remotes[name].look()) for name in named]
+            await asyncio.wait(looks, timeout=FIRST_LOOK_S)
+
+    @property
     def lease_folder(self) -> Folder:
         """Return the folder with the leases and tickets of this machine."""
         return self._queue.line.folder
 
     @property
     def lost(self) -> str | None:
-        """Return what happened to the database if it was deleted under us, and what to do; nothing is stored then."""
+        """Return why the database is not in its place, and what to do; None if it is. Otherwise nothing is stored."""
         gone = self._queue.store.custody.gone
         return gone.line().removeprefix("nothing was changed: ") if gone else None
 
@@ -150,6 +174,10 @@ class Daemon:
     def outlook(self, reader: writer.Reader) -> QueueOutlook:
         """Read the queue and the machine once, to explain why jobs wait and when they start."""
         return QueueOutlook.of_queue(self._queue, reader)
+
+    def people_days(self) -> list[tuple[int, int, float]]:
+        """Return the device time of all users today and yesterday: the day, the uid, and milliseconds."""
+        return self._queue.line.people_days()
 
     def starts_trouble(self, reader: writer.Reader) -> str | None:
         """Return why the machine refuses starts; None if it does not."""
@@ -193,7 +221,8 @@ class Daemon:
 
     async def changed(self, since: int, timeout_s: float) -> None:
         """Wait until jobs change after version `since`; raise if the database was deleted: none will be recorded."""
-        if gone := self._queue.store.custody.gone:
+        gone = self._queue.store.custody.gone
+        if gone is not None and gone.is_final:
             # One error for all: it must not collect the frames of each.
             raise gone.with_traceback(None)
         await self.events.changed(since, timeout_s)
@@ -262,4 +291,9 @@ def policy_of(values: Settings) -> Policy:
         values.max_gpus,
         values.keep_free,
         values.max_jobs_per_gpu,
+        evict_min_run_s=values.evict_min_run,
+        evict_grace_s=values.evict_grace,
+        evictable_wait_s=values.evictable_wait,
+        project_quotas=values.rules.project,
+        pass_for_s=values.pass_for,
     )

@@ -36,7 +36,7 @@ async def serve(home: Path, values: settings.Settings, pid: int, listening: sock
     daemon = assembly.assemble(home, values, None, store, pid).daemon
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(daemon.probe_now(), DRIVER_FOR_S)
-    # Nothing changes here: whoever waits for a change, or for metrics to be read, is answered at once.
+    # Nothing changes here: requests that wait for a change, or for metrics to be read, are answered at once.
     daemon.stopping.set()
     async with server.answering(daemon, values, listening):
         await asyncio.Event().wait()

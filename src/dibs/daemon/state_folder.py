@@ -6,25 +6,64 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import time
 from pathlib import Path
 
 from dibs.daemon.service import Daemon
-from dibs.errors import DibsError
+from dibs.errors import Conflict, DibsError
 from dibs.jobqueue import dispatch, rediscovery
+from dibs.jobqueue.remote import dispatch as remote_dispatch
 from dibs.jobqueue.thread import QueueThread
 from dibs.jobqueue.turns import RESTORED, Turn
 from dibs.store import copies, custody, marker
 from dibs.store.database import DatabaseError
 from dibs.store.writer import Reader, Store
+from dibs.system import paths, processes
 from dibs.system.disk import Ballast
 
 log = logging.getLogger("dibs.daemon.state_folder")
 
 #: Seconds for the copy at the end of a daemon.
 LAST_COPY_S = 20.0
+#: Seconds that the child of a dead daemon may need until its exec on a loaded machine, and between checks of it.
+EXEC_FOR_S = 10.0
+LOOK_EVERY_S = 0.01
+
+
+class HomeLock:
+    """The lock that makes this process the only daemon of this home, until it ends."""
+
+    def __init__(self, home: Path) -> None:
+        self.fd = os.open(paths.daemon_lock(home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        give_up_at = time.monotonic() + EXEC_FOR_S
+        while not self._try():
+            pid = os.pread(self.fd, 64, 0).decode(errors="replace").strip()
+            if not _is_gone(pid) or time.monotonic() > give_up_at:
+                raise Conflict(
+                    f"a daemon is already running (pid {pid or '?'}, socket {paths.socket_path(home)}).",
+                    "If its socket is gone: dibs daemon restart.",
+                )
+            time.sleep(LOOK_EVERY_S)
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _is_gone(pid: str) -> bool:
+    """Tell whether a process is dead. A child that it was forking may keep its lock until the exec."""
+    if not pid.isdecimal():
+        return False
+    found = processes.look(int(pid))
+    return found is None or found.is_dead
 
 
 def open_store(path: Path, boot: str, highest_id: int) -> Store:
@@ -41,7 +80,11 @@ async def begin(queue: QueueThread, boot: str) -> None:
     """Settle what the last daemon left, catch up with the folders after a loss, and begin a session."""
     session = os.urandom(8).hex()
     await asyncio.wrap_future(queue.ask(lambda turn: _recover(turn, boot, session)))
-    await asyncio.wrap_future(queue.ask(lambda turn: turn.store.custody.begin(session, turn.store.last_id())))
+    await asyncio.wrap_future(queue.ask(lambda turn: _begin(turn.store, session)))
+
+
+def _begin(store: Store, session: str) -> None:
+    store.custody.begin(session, store.last_id(), store.last_event())
 
 
 def _recover(turn: Turn, boot: str, session: str) -> None:
@@ -51,6 +94,7 @@ def _recover(turn: Turn, boot: str, session: str) -> None:
     is_older = custody.is_older(mark, stored, store.last_event())
     store.custody.announce(session, None if is_older else stored)
     dispatch.recover(turn, boot)
+    remote_dispatch.recover(turn)
     if is_older:
         rediscovery.catch_up(turn, mark.ids if mark else 0)
         log.warning("the queue was %s", store.fact(RESTORED))
@@ -58,7 +102,7 @@ def _recover(turn: Turn, boot: str, session: str) -> None:
 
 
 async def tend(daemon: Daemon, path: Path) -> None:
-    """Make a copy if one is due, remake the ballast, and notice a deleted log."""
+    """Make a copy if one is due, remake the ballast, and notice a deleted log or folder."""
     daemon.tell(lambda turn: turn.store.custody.require_log())
     events = await daemon.ask(Reader.last_event)
     # In a thread that may hang: the disk may be frozen.

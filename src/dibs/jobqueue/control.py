@@ -90,7 +90,7 @@ def _queued(turn: Turn, submissions: Sequence[Submission], spec: Sequence[JobSpe
     return [
         i
         for one, submission in many
-        for i in turn.store.submit_alike(one, submission.members or [_alone(one)], turn.now)
+        for i in turn.store.submit_alike(one, submission.members or [Member.of_spec(one)], turn.now)
     ]
 
 
@@ -116,10 +116,6 @@ def rehearse(turn: Turn, submissions: Sequence[Submission]) -> Rehearsed:
         (submission, spec) for submission in submissions for spec in _each(checked.spec(submission), submission.members)
     ]
     return Rehearsed(jobs, checked.notes)
-
-
-def _alone(spec: JobSpec) -> Member:
-    return Member(spec.command, spec.name, spec.index, spec.place)
 
 
 def _each(spec: JobSpec, members: Sequence[Member] | None) -> Iterator[JobSpec]:
@@ -148,10 +144,10 @@ class Cancel:
     def deliver(self, turn: Turn, why: str) -> Acted:
         """Stop the running jobs now, because of `why` without a record; the caller records it later."""
         active = turn.store.select(selectors.within(self.chosen, ACTIVE), turn.now)
-        turn.effects += [Order(job, _stop(turn, self.grace_s)) for job in active]
+        turn.effects += [Order(job, stop_order(turn, self.grace_s)) for job in active]
         ids = {job.id for job in active}
         left = [Left(i, w, _later(w)) for i, w in turns.pick_words(turn, self.chosen) if i not in ids]
-        note = f"not recorded yet ({why}); it will be as soon as possible"
+        note = f"not recorded yet ({why}); it will be recorded as soon as possible"
         return Acted([Changed(job.id, State.STOPPING.value) for job in active], left, note)
 
     def of(self, acted: Acted) -> Cancel:
@@ -161,7 +157,7 @@ class Cancel:
 
 
 def _later(word: str) -> str:
-    return f"it is {word} already" if word in FINISHED_WORDS else "it is cancelled as soon as that can be recorded"
+    return f"it is {word} already" if word in FINISHED_WORDS else "it will be cancelled as soon as that can be recorded"
 
 
 def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:
@@ -174,30 +170,53 @@ def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None
     changed = [Changed(job_id, Outcome.CANCELLED.value) for job_id in ended.named]
     unchanged = [Left(i, word, f"it is {word} already") for i, word in found if word in FINISHED_WORDS]
     for job in active:
-        if job.state is State.STOPPING:
+        if job.state is State.STOPPING and job.leaves_at is None:
             # A second cancel may shorten the grace.
-            turn.effects.append(Order(job, _stop(turn, grace_s)))
+            turn.effects.append(Order(job, stop_order(turn, grace_s)))
             unchanged.append(Left(job.id, job.word, "it is being stopped already"))
         else:
             changed.append(turns.changed(_cancel(turn, job, grace_s)))
+    if changed:
+        _end_searches(turn, [job.id for job in changed])
     if ended.named:
         # Last: an earlier failure undoes the cancellations, and then there is nothing to notify about.
         turn.finished_for_good += turn.store.noticed(bool(turn.settings.notify), MOST_NOTICED)
     return Acted(sorted(changed, key=lambda job: job.id), sorted(unchanged, key=lambda job: job.id))
 
 
+def _end_searches(turn: Turn, ids: Sequence[JobId]) -> None:
+    """End the searches all of whose unfinished runs were just cancelled: others in their place are not wanted."""
+    for sweep_id in turn.store.trials_left():
+        is_meant = any(job.spec.sweep_id == sweep_id for job in turn.store.jobs(ids))
+        if is_meant and not turn.store.has_run_under_way(sweep_id) and turn.store.end_search(sweep_id, "cancelled"):
+            close_batch(turn, turn.store.sweep(sweep_id).batch)
+
+
+def close_batch(turn: Turn, batch: int) -> None:
+    """Mark a batch as complete; if all its jobs have ended already, send the notice now."""
+    ended = turn.store.close_batch(batch)
+    if ended is not None and turn.store.batch_tally(batch).is_over:
+        turn.finished_for_good.append(ended)
+
+
 def _cancel(turn: Turn, job: Job, grace_s: float | None) -> Job:
-    if job.state is State.STARTING and turn.engine.give_up(job):
+    if not job.is_local and job.engine not in turn.remotes:
+        turn.record(job, lifecycle.CancelAsked(turn.now))
+        why = f"its engine {job.engine} is not in the settings any more, so it cannot be ended there"
+        return turn.record(turn.store.job(job.id), lifecycle.LostTrack(turn.now, why))
+    engine = turn.engine if job.is_local else turn.remotes[job.engine]
+    if job.state is State.STARTING and engine.give_up(job):
         # Given up before its command ran: no runner can begin it any more.
         job = turn.record(job, lifecycle.CancelAsked(turn.now))
         return turn.record(job, lifecycle.GivenUp(turn.now, "cancelled before the command ran"))
     job = turn.record(job, lifecycle.CancelAsked(turn.now))
     if not job.is_finished:
-        turn.effects.append(Order(job, _stop(turn, grace_s)))
+        turn.effects.append(Order(job, stop_order(turn, grace_s)))
     return job
 
 
-def _stop(turn: Turn, grace_s: float | None) -> str:
+def stop_order(turn: Turn, grace_s: float | None = None) -> str:
+    """Return the order that stops a job; the default of the grace is a setting."""
     return f"stop {turn.settings.grace if grace_s is None else grace_s}"
 
 
@@ -211,11 +230,19 @@ def retry(turn: Turn, chosen: selectors.Selection, also_done: bool = False) -> A
     turn.retry_alone += retried.retry_alone
     known = set(retried.named)
     unchanged = [
-        Left(i, word, "it succeeded; --done runs it again" if word in FINISHED_WORDS else f"it is {word}, not finished")
+        Left(
+            i,
+            word,
+            f"{_success(word)}; --done runs it again" if word in FINISHED_WORDS else f"it is {word}, not finished",
+        )
         for i, word in found
         if i not in known
     ]
     return Acted([Changed(job_id, State.QUEUED.value) for job_id in retried.named], unchanged)
+
+
+def _success(word: str) -> str:
+    return "it succeeded" if word == Outcome.DONE.value else "it was stopped early"
 
 
 def try_again(turn: Turn, job: Job) -> Job:
@@ -270,29 +297,31 @@ def kill(turn: Turn, chosen: selectors.Selection, number: int) -> Acted:
         turn.effects.append(Order(job, f"signal {number}"))
         return job
 
-    return _under_way(turn, chosen, SIGNALLED, send, "only a running job can get a signal")
+    return _under_way(turn, chosen, SIGNALLED, send, "only running jobs can receive signals")
 
 
 def pause(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Stop the processes of running jobs; they keep their devices, and their time limit does not advance."""
-
-    def stop(job: Job) -> Job:
-        paused = turn.record(job, lifecycle.Paused(turn.now))
-        turn.effects.append(Order(paused, "pause"))
-        return paused
-
-    return _under_way(turn, chosen, (State.RUNNING,), stop, "only a running job can be paused; hold keeps one waiting")
+    why_not = "only running jobs can be paused; use hold for waiting jobs"
+    return _switch(turn, chosen, State.RUNNING, lifecycle.Paused(turn.now), "pause", why_not)
 
 
 def resume(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Continue the processes of paused jobs."""
+    return _switch(turn, chosen, State.PAUSED, lifecycle.Resumed(turn.now), "resume", "it is not paused")
 
-    def go_on(job: Job) -> Job:
-        running = turn.record(job, lifecycle.Resumed(turn.now))
-        turn.effects.append(Order(running, "resume"))
-        return running
 
-    return _under_way(turn, chosen, (State.PAUSED,), go_on, "it is not paused")
+def _switch(
+    turn: Turn, chosen: selectors.Selection, state: State, event: lifecycle.Event, line: str, why_not: str
+) -> Acted:
+    """Record an event for jobs in a state, and order the same of their runners."""
+
+    def switch(job: Job) -> Job:
+        moved = turn.record(job, event)
+        turn.effects.append(Order(moved, line))
+        return moved
+
+    return _under_way(turn, chosen, (state,), switch, why_not)
 
 
 def _under_way(
@@ -306,17 +335,12 @@ def _under_way(
         if job is None:
             unchanged.append(Left(job_id, word, f"it is {word}: {why_not}"))
         elif job.remark is not None:
-            unchanged.append(Left(job_id, word, "its runner is gone, and with it who could do that; cancel ends it"))
+            unchanged.append(Left(job_id, word, "its runner is gone, so this is not possible; cancel stops it"))
         else:
             changed.append(turns.changed(do(job)))
     return Acted(changed, unchanged)
 
 
-def pause_queue(turn: Turn) -> None:
-    """Start nothing new until `resume_queue`."""
-    turn.store.set_fact(PAUSED, "yes")
-
-
-def resume_queue(turn: Turn) -> None:
-    """Start jobs again."""
-    turn.store.set_fact(PAUSED, "")
+def pause_queue(turn: Turn, is_paused: bool) -> None:
+    """Start nothing new, or start jobs again."""
+    turn.store.set_fact(PAUSED, "yes" if is_paused else "")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import replace
+import signal
+from dataclasses import dataclass, replace
 
+from dibs.jobqueue import evictions
 from dibs.jobqueue.start_pauses import StartPauses
 from dibs.jobqueue.turns import (
     BOOT,
@@ -35,8 +37,11 @@ from dibs.system.refusals import Refusal
 
 log = logging.getLogger("dibs.jobqueue.dispatch")
 
-#: Seconds until a start that no runner has claimed is given up. Usually it takes milliseconds.
-CLAIM_WITHIN_S = 10.0
+#: Seconds until a start that no runner has claimed is given up: of a job's first start, of its second, and so on.
+#: Usually it takes milliseconds; a runner that is late because the machine is busy gets more time with each start.
+CLAIM_WITHIN_S = (10.0, 20.0, 40.0, 60.0)
+#: The states in which a job may have no claim.
+UNDECIDED = (State.STARTING, State.STOPPING)
 
 
 def place(turn: Turn, view: View, policy: Policy, pauses: StartPauses) -> Plan:
@@ -44,9 +49,10 @@ def place(turn: Turn, view: View, policy: Policy, pauses: StartPauses) -> Plan:
     plan = planner.plan(view, turn.inventory, policy, turn.now)
     plan = replace(plan, starts=pauses.let_through(plan.starts))
     for start in plan.starts:
-        job = turn.store.job(start.id)
-        placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), ", ".join(start.devices))
-        turn.effects.append(StartRunner(placed))
+        job = evictions.settle_overdue(turn, turn.store.job(start.id), policy)
+        where = ", ".join(start.devices) + (" (lent: its lease is idle)" if start.is_loan else "")
+        placed = turn.record(job, lifecycle.Placed(turn.now, start.devices), where)
+        turn.effects.append(StartRunner(placed, start.is_loan))
     return plan
 
 
@@ -69,6 +75,8 @@ def follow_up(turn: Turn) -> None:
         turn.finished_for_good.append(job)
         if job.spec.batch and job.outcome in BAD and (halt := turn.store.count_bad(job.spec.batch)):
             turn.store.hold_batch(job.spec.batch, turn.now, halt)
+            if turn.store.end_halted_search(job.spec.batch, halt.why):
+                turn.store.close_batch(job.spec.batch)
         for dependant in turn.store.dependants(job.id):
             refresh(turn, turn.store.job(dependant))
     for job_id in turn.retry_alone:
@@ -81,7 +89,7 @@ def give_alone(turn: Turn, job: Job) -> None:
     path = turn.files.stderr(last) or turn.files.log(last)
     if job.is_waiting and job.spec.request.vram and oom.said_of_device(os.fsencode(path)):
         size = units.format_size(job.spec.request.vram)
-        why = f"vram: with {size} it ran out of GPU memory, so it gets the GPU alone"
+        why = f"vram: out of GPU memory with {size}; it gets exclusive use now"
         turn.store.edit(job, replace(job.spec, request=replace(job.spec.request, vram=0)), turn.now, why)
 
 
@@ -102,20 +110,22 @@ def refresh(turn: Turn, job: Job) -> None:
 
 
 def recover(turn: Turn, boot: str) -> None:
-    """Settle every job that was active when the last daemon ended; `boot` identifies this boot of the machine."""
+    """Settle every job of this machine that was active when the last daemon ended; `boot` identifies its boot."""
     machine_was_down = turn.store.fact(BOOT) not in (None, boot)
     turn.store.set_fact(BOOT, boot)
     # A new or restored database beside older folders must not reuse their ids.
     turn.store.skip_to(turn.files.highest_id())
-    turn.engine.remove_dead_spares()
+    turn.engine.prepare()
     for job in turn.store.active():
         crash_point("recover:job")
+        if not job.is_local:
+            continue
         mark = turn.mark()
         try:
             with turn.store.step():
-                if machine_was_down and job.state is State.STARTING and turn.engine.is_undecided(job):
-                    # Its claim may not have reached the disk: it must not begin a second time.
-                    why = "the machine went down while it was starting, and nobody knows whether it had begun"
+                if machine_was_down and job.state in UNDECIDED and turn.engine.is_undecided(job):
+                    # Its claim may not have reached the disk: it must not begin a second time, nor count as cancelled.
+                    why = f"the machine went down while the job was {job.state.value}; unknown whether it ran"
                     turn.record(job, lifecycle.LostTrack(turn.now, why))
                 else:
                     settle(turn, job)
@@ -129,13 +139,13 @@ def recover(turn: Turn, boot: str) -> None:
 def recheck(turn: Turn) -> None:
     """Examine jobs for which no event may arrive: their runner is gone, but one of their processes is alive."""
     for job in turn.store.active():
-        if job.remark is not None:
+        if job.remark is not None and job.is_local:
             settle(turn, job)
 
 
 def check_starting(turn: Turn) -> bool:
     """Examine starts without a message, because the datagram may be lost; tell whether any are still open."""
-    starting = [job for job in turn.store.active() if job.pid is None]
+    starting = [job for job in turn.store.active() if job.pid is None and job.is_local]
     for job in starting:
         running = turn.engine.running(job)
         if running is not None:
@@ -147,14 +157,20 @@ def give_up_unclaimed(turn: Turn, job: Job) -> bool:
     """Give up a start that no runner claims: its runner may have been stopped. Tell whether no runner was faster."""
     if not turn.engine.give_up(job):
         return False
-    why = f"no runner began it within {units.format_duration(CLAIM_WITHIN_S)}"
+    why = f"no runner started it within {units.format_duration(claim_within_s(job))}"
     _give_up(turn, job, lifecycle.GivenUp(turn.now, why))
     return True
 
 
+def claim_within_s(job: Job) -> float:
+    """Return the seconds in which a runner must claim the current start of a job."""
+    return CLAIM_WITHIN_S[min(job.start, len(CLAIM_WITHIN_S)) - 1]
+
+
 def unclaimed(turn: Turn) -> list[Job]:
     """Return the jobs that were placed and whose start no runner has claimed."""
-    return [job for job in turn.store.active() if job.state is State.STARTING and turn.engine.is_undecided(job)]
+    starting = [job for job in turn.store.active() if job.state is State.STARTING and job.is_local]
+    return [job for job in starting if turn.engine.is_undecided(job)]
 
 
 def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: str) -> None:
@@ -169,21 +185,33 @@ def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: s
         turn.store.note(job.id, turn.now, "Stuck", f"would not die: {rest}")
 
 
-def look(
-    turn: Turn, job_id: JobId, attempt: int, start: int, *, runner_died: bool = False, refusal: Refusal | None = None
-) -> Refusal | None:
-    """Settle one start unless it is already settled; return why it was refused.
+@dataclass(frozen=True, slots=True)
+class News:
+    """What we know about a start that is examined, beside its files."""
 
-    With a `refusal` its runner said that the command did not run and never will, or no runner got the start. That needs
-    no file, which may be impossible to make now.
-    """
+    #: We saw its runner end, so a missing record is its fault.
+    runner_died: bool = False
+    #: We killed its runner because it did not obey, and end the job's processes ourselves.
+    was_killed: bool = False
+    #: Its runner said that the command did not run and never will, or no runner got the start. That needs no file,
+    #: which may be impossible to make now.
+    refusal: Refusal | None = None
+    #: The final record as its runner sent it, which saves reading the file.
+    final: Final | None = None
+
+
+NO_NEWS = News()
+
+
+def look(turn: Turn, job_id: JobId, attempt: int, start: int, news: News = NO_NEWS) -> Refusal | None:
+    """Settle one start unless it is already settled; return why it was refused."""
     job = turn.store.job(job_id)
     if not job.is_active or (job.attempt, job.start) != (attempt, start):
         return None
-    if refusal is None:
-        return settle(turn, job, runner_died=runner_died)
-    _give_up(turn, job, lifecycle.GivenUp(turn.now, refusal.why))
-    return refusal
+    if news.refusal is None:
+        return settle(turn, job, news)
+    _give_up(turn, job, lifecycle.GivenUp(turn.now, news.refusal.why))
+    return news.refusal
 
 
 def insist(turn: Turn, job: Job) -> None:
@@ -193,15 +221,15 @@ def insist(turn: Turn, job: Job) -> None:
         turn.effects.append(EndDisobedient(now))
 
 
-def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None:
-    """Record what the files of an attempt say. `runner_died`: we saw it end, so a missing record is its fault."""
-    verdict = turn.engine.examine(job)
+def settle(turn: Turn, job: Job, news: News = NO_NEWS) -> Refusal | None:
+    """Record what the files of an attempt say, or what its runner told us of them."""
+    verdict = turn.engine.examine(job) if news.final is None else attempts.judge(news.final)
     crash_point("settle:examined")
     match verdict:
         case attempts.Alive(shim, running):
             _settle_living(turn, job, shim, running)
         case attempts.Ended(final):
-            _settle_ended(turn, job, final)
+            settle_ended(turn, job, final)
         case attempts.NoLease(final):
             _give_up(turn, job, lifecycle.GivenUp(turn.now, f"{final.device}: {final.why}"))
             return Refusal(refusals.LEASE, final.why, final.device)
@@ -209,13 +237,19 @@ def settle(turn: Turn, job: Job, *, runner_died: bool = False) -> Refusal | None
             _give_up(turn, job, lifecycle.GivenUp(turn.now, final.why))
             return Refusal(final.scope, final.why, final.device)
         case attempts.NeverStarted():
-            _settle_never_started(turn, job, runner_died)
+            _settle_never_started(turn, job, news.runner_died)
         case attempts.Missing():
-            return _settle_missing(turn, job, runner_died)
+            return _settle_missing(turn, job, news)
+        case attempts.Orphaned(running) if news.was_killed:
+            turn.effects.append(WatchOrphan(job, running))
         case attempts.Orphaned(running):
             _settle_orphaned(turn, job, running)
+        case attempts.Lost() if news.was_killed and job.state is State.STOPPING:
+            event = lifecycle.Ended(turn.now, signal=signal.SIGKILL, was_stopped=True, stopped_for=job.remark)
+            turn.record(job, event)
         case attempts.Lost():
-            why = "its runner ended without a record" if runner_died else "its runner was gone and left no record"
+            is_seen = news.runner_died
+            why = "its runner ended without writing a result" if is_seen else "its runner is gone and left no result"
             lost = turn.record(job, lifecycle.LostTrack(turn.now, why))
             # A process that closed its descriptors no longer holds tree.lock, but may still run on the device.
             turn.effects.append(EndLeftovers(lost))
@@ -228,7 +262,8 @@ def _settle_living(turn: Turn, job: Job, shim: attempts.Shim | None, running: Ru
     turn.effects.append(Watch(job, shim))
     if job.state is State.STOPPING:
         # The order may have been recorded but not sent; sending it twice is harmless.
-        turn.effects.append(Order(job, f"stop {turn.settings.grace}"))
+        is_evicted = job.leaves_at is not None
+        turn.effects.append(Order(job, evictions.stop_order(turn) if is_evicted else f"stop {turn.settings.grace}"))
     else:
         turn.effects += [Order(job, line) for line in _untold(turn, job)]
 
@@ -245,7 +280,8 @@ def _untold(turn: Turn, job: Job) -> list[str]:
     return lines
 
 
-def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
+def settle_ended(turn: Turn, job: Job, final: Final) -> None:
+    """Record the end of a command, or that it could not be started."""
     event = lifecycle.Ended(
         at=final.ended_at_ns // 1_000_000,
         exit_code=final.code if final.kind in ("exited", "failed") else None,
@@ -256,25 +292,29 @@ def _settle_ended(turn: Turn, job: Job, final: Final) -> None:
         not_started=final.why if final.kind == "failed" else None,
         out_of_memory=final.out_of_memory,
         # While a job is being stopped, its remark is the reason.
-        misused=job.remark if job.state is State.STOPPING else None,
+        stopped_for=job.remark if job.state is State.STOPPING else None,
     )
-    turn.record(job, event)
+    if lifecycle.is_evicted(job, event):
+        refresh(turn, evictions.settle(turn, job, event))
+    else:
+        turn.record(job, event)
     if job.pid is None:
         # Nothing told us before that it had begun.
         turn.begun.append(job)
     if final.leftovers:
-        turn.store.note(job.id, turn.now, "Leftovers", f"ended what it left running: {final.leftovers}")
+        turn.store.note(job.id, turn.now, "Leftovers", f"ended leftover processes: {final.leftovers}")
 
 
 def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:
     if job.state is not State.STARTING and job.state is not State.STOPPING:
-        turn.record(job, lifecycle.LostTrack(turn.now, "its files say that it never started, yet it was seen running"))
+        turn.record(job, lifecycle.LostTrack(turn.now, "its files say it never started, but it was seen running"))
         return
     if runner_died and job.state is State.STARTING and job.dead_starts + 1 >= lifecycle.MOST_DEAD_STARTS:
-        why = f"its runner died {lifecycle.MOST_DEAD_STARTS} times before it could begin; see {turn.engine.folder(job)}"
+        times = f"{lifecycle.MOST_DEAD_STARTS} times before the command started"
+        why = f"its runner died {times}; see {turn.engine.folder(job)}"
         turn.record(job, lifecycle.CannotStart(turn.now, why))
         return
-    why = "its runner died before it could begin" if runner_died else "the daemon ended before it could begin"
+    why = "its runner died before the command started" if runner_died else "the daemon ended before the command started"
     _give_up(turn, job, lifecycle.GivenUp(turn.now, why, runner_died))
 
 
@@ -285,15 +325,15 @@ def _give_up(turn: Turn, job: Job, event: lifecycle.GivenUp) -> None:
         turn.record(job, lifecycle.CancelAsked(turn.now), f"it could not start at once ({event.why})")
 
 
-def _settle_missing(turn: Turn, job: Job, runner_died: bool) -> Refusal | None:
+def _settle_missing(turn: Turn, job: Job, news: News) -> Refusal | None:
     # The folder of the attempt does not exist: it was never made, or was deleted.
     if job.state is not State.STARTING:
-        turn.record(job, lifecycle.LostTrack(turn.now, "its folder is gone, and with it how it ended"))
+        turn.record(job, lifecycle.LostTrack(turn.now, "its folder is gone; result unknown"))
     elif turn.engine.give_up(job):
-        _settle_never_started(turn, job, runner_died)
+        _settle_never_started(turn, job, news.runner_died)
     else:
         # A late runner made the folder after we looked, and claimed the start.
-        return settle(turn, job, runner_died=runner_died)
+        return settle(turn, job, news)
     return None
 
 

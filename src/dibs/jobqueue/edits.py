@@ -51,12 +51,12 @@ def move(turn: Turn, job_id: JobId, where: str, other_id: JobId | None = None) -
     job = _waiting(turn, job_id)
     other = None if other_id is None else _waiting(turn, other_id)
     if other is not None and other.id == job.id:
-        raise UserError(f"job {job.id} cannot stand {where} itself.")
+        raise UserError(f"job {job.id} cannot be moved {where} itself.")
     if other is not None and other.spec.priority != job.spec.priority:
         raise Conflict(
             f"job {job.id} has priority {job.spec.priority} and job {other.id} has {other.spec.priority}: "
             "jobs are ordered inside a priority.",
-            f"Give it that one first: dibs edit {job.id} --priority {other.spec.priority}",
+            f"Change its priority first: dibs edit {job.id} --priority {other.spec.priority}",
         )
     turn.store.move(job, where, other)
     turn.changed.append(job.id)
@@ -69,18 +69,19 @@ def move(turn: Turn, job_id: JobId, where: str, other_id: JobId | None = None) -
 def _waiting(turn: Turn, job_id: JobId) -> Job:
     job = turn.store.job(job_id)
     if not job.is_waiting:
-        raise Conflict(f"job {job.id} is {job.word}: only jobs that wait have a place in the queue.")
+        raise Conflict(f"job {job.id} is {job.word}: only waiting jobs can be moved.")
     return job
 
 
 def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     """Change options of waiting jobs, the time limit of running jobs, or the rules of a batch."""
     if not change.keys and not change.rules:
-        raise UserError("edit expected something to change, got nothing.")
+        raise UserError("edit expected at least one change, got none.")
     jobs = turns.pick(turn, chosen)
     if len(jobs) > validation.MOST_AT_ONCE:
         raise UserError(
-            f"expected at most {validation.MOST_AT_ONCE:,} jobs at once, got {len(jobs):,}.", "Edit them in parts."
+            f"expected at most {validation.MOST_AT_ONCE:,} jobs at once, got {len(jobs):,}.",
+            "Edit them in several calls.",
         )
     for job in jobs:
         _check_editable(job, change)
@@ -90,7 +91,7 @@ def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     # All checks passed: from here on, things are stored.
     if change.rules and jobs:
         new = _rule(turn, jobs, new, change.rules)
-    unchanged = [Left(job.id, job.word, "it is so already") for job in jobs if new[job.id] == job.spec]
+    unchanged = [Left(job.id, job.word, "no change") for job in jobs if new[job.id] == job.spec]
     edited = jobs if change.rules else [job for job in jobs if new[job.id] != job.spec]
     for job in edited:
         _keep(turn, job, new[job.id], change)
@@ -102,12 +103,12 @@ def _check_editable(job: Job, change: Change) -> None:
         return
     if job.state in (State.STARTING, State.RUNNING, State.PAUSED) and change.keys <= WHILE_ACTIVE:
         if job.remark is not None:
-            raise Conflict(f"job {job.id}: its runner is gone, and with it who keeps the time limit.")
+            raise Conflict(f"job {job.id}: its runner is gone, so its time limit cannot be changed.")
         return
-    also = "" if job.is_finished else ", and the time limit of one that runs"
+    also = "" if job.is_finished else ", and the time limit of a running job"
     raise Conflict(
-        f"job {job.id} is {job.word}: only jobs that wait can be changed{also}. Nothing was changed.",
-        "Name those that wait: SELECTOR+queued",
+        f"job {job.id} is {job.word}: only waiting jobs can be changed{also}. Nothing was changed.",
+        "Select waiting jobs with SELECTOR+queued.",
     )
 
 
@@ -118,7 +119,7 @@ def _edited_specs(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Jo
     new = {}
     for job in jobs:
         if job.id in ancestors:
-            raise Conflict(f"job {job.id} would wait for itself.", "See `dibs show` for who waits for whom.")
+            raise Conflict(f"job {job.id} would depend on itself.", "`dibs show` lists dependencies.")
         spec = _with_values(job.spec, change)
         if "after" in change.keys:
             spec = replace(spec, after=after)
@@ -126,7 +127,7 @@ def _edited_specs(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, Jo
             if spec.request not in requests:
                 requests[spec.request] = _request(turn, job, change)
             spec = replace(spec, request=requests[spec.request])
-        validation.check_warn(Submission(spec, time_limit_s=spec.time_limit_s))
+        validation.check_warn(Submission(spec, time_limit_s=spec.time_limit_s, evictable=spec.request.evictable))
         new[job.id] = spec
     return new
 
@@ -178,7 +179,7 @@ def _rule(
             turn.store.hold_batch(batch, turn.now, Halt(turn.store.batch_tally(batch).bad))
         return new
     if not any(job.is_waiting for job in jobs):
-        raise Conflict("none of these jobs waits, so there is nothing to keep back.")
+        raise Conflict("none of these jobs is waiting.")
     waiting = sum(job.is_waiting for job in jobs)
     batch = turn.store.add_batch(rules.get("at_once"), rules.get("halt_after"), waiting)
     return {job.id: replace(new[job.id], batch=batch if job.is_waiting else 0) for job in jobs}

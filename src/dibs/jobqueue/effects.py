@@ -10,16 +10,20 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dibs.engines.local import Local
+from dibs.engines.remote_starts import OutgoingJob
 from dibs.engines.runner_pool import Undelivered
 from dibs.jobqueue import dispatch
 from dibs.jobqueue.reactor import Reactor
 from dibs.jobqueue.turns import (
+    Adopt,
     Effect,
     EndDisobedient,
     EndLeftovers,
     Order,
+    Send,
     StartRunner,
     Turn,
     Watch,
@@ -29,6 +33,7 @@ from dibs.jobqueue.turns import (
 from dibs.model import units
 from dibs.model.jobs import Job, JobId
 from dibs.runner.attempts import Shim
+from dibs.runner.records import Final
 from dibs.store.writer import Store
 from dibs.system.crash_points import crash_point
 from dibs.system.process_tree import LEFTOVER_GRACE_S
@@ -46,45 +51,46 @@ CHECK_EVERY_S = 1.0
 INSIST_AFTER_S = 1.0
 #: Seconds for which "running" messages are collected: the end of a short job makes its message unnecessary, and a turn
 #: in which a device is free does not pay for it.
-HURRY_S = 0.02
+HURRY_S = 0.01
+
+#: A start: the job, its attempt and the number of the start.
+StartKey = tuple[JobId, int, int]
 
 
+@dataclass(eq=False)
 class EffectRunner:
     """Carry out effects in the queue thread.
 
-    `post` takes work for the next turn; `refused` is called when a start was refused, with its job.
+    `_post` takes work for the next turn; `_refused` is called when a start was refused, with its job.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Local,
-        waits: Reactor[Work],
-        post: Callable[[Work], None],
-        refused: Callable[[Job, Refusal], None],
-    ) -> None:
-        self.store = store
-        self.engine = engine
-        self.waits = waits
-        self._post = post
-        self._refused = refused
-        #: Messages that are posted after a short delay.
-        self._unhurried: list[Work] = []
-        self._is_checking = False
-        #: Starts that no runner has claimed, and how many checks in a row found that.
-        self._unclaimed: dict[tuple[JobId, int, int], int] = {}
-        #: The last used environment and its id.
-        self._captured: tuple[int | None, bytes] = None, b""
-        #: The starts that are already watched.
-        self._watched: set[tuple[JobId, int, int]] = set()
+    store: Store
+    engine: Local
+    waits: Reactor[Work]
+    _post: Callable[[Work], None]
+    _refused: Callable[[Job, Refusal], None]
+    #: Messages that are posted after a short delay.
+    _unhurried: list[Work] = field(default_factory=list)
+    _is_checking: bool = False
+    #: Starts that no runner has claimed, and how many checks in a row found that.
+    _unclaimed: dict[StartKey, int] = field(default_factory=dict)
+    #: The last used environment and its id.
+    _captured: tuple[int | None, bytes] = None, b""
+    #: The starts that are already watched.
+    _watched: set[StartKey] = field(default_factory=set)
+    #: The starts whose runner did not obey and was killed.
+    _killed: set[StartKey] = field(default_factory=set)
 
     def act(self, turn: Turn, effect: Effect) -> None:
         """Carry out one effect of a turn; if the system refuses, examine the start again later."""
         job = effect.job
+        if not job.is_local:
+            self._act_remotely(turn, effect)
+            return
         try:
             match effect:
-                case StartRunner():
-                    self._start(turn, job)
+                case StartRunner(is_loan=is_loan):
+                    self._start(turn, job, is_loan)
                 case Order(line=line):
                     self._order(job, line)
                 case Watch(shim=shim):
@@ -100,6 +106,7 @@ class EffectRunner:
                 case EndDisobedient():
                     if self.engine.kill_stopped_runner(job):
                         log.error("job %s: its runner was stopped and did not obey; it is ended", job.id)
+                        self._killed.add((job.id, job.attempt, job.start))
                         self._end_tree(job, 0.0)
         except Undelivered as undelivered:
             log.error("job %s: %s", job.id, undelivered)
@@ -109,9 +116,28 @@ class EffectRunner:
             log.error("job %s: %s", job.id, error)
             self.waits.later(RETRY_FOR_S, lambda: self._look(job))
 
-    def _start(self, turn: Turn, job: Job) -> None:
+    def _act_remotely(self, turn: Turn, effect: Effect) -> None:
+        """Pass an effect to the thread of the job's engine, which carries it out."""
+        job = effect.job
+        remote = turn.remotes.get(job.engine)
+        if remote is None:
+            log.error("job %s: its engine %s is not in the settings", job.id, job.engine)
+            return
+        match effect:
+            case Send():
+                remote.send(self._outgoing(job))
+            case Adopt():
+                is_sent = job.engine_ref is not None or job.pid is not None
+                remote.adopt(job, None if is_sent else self._outgoing(job))
+            case Order(line=line):
+                remote.order(job, line)
+
+    def _outgoing(self, job: Job) -> OutgoingJob:
+        return OutgoingJob(job, self._environ(job.spec.environ_id), self.store.script(job.spec.script_id))
+
+    def _start(self, turn: Turn, job: Job, is_loan: bool) -> None:
         captured, script = self._environ(job.spec.environ_id), self.store.script(job.spec.script_id)
-        self.engine.start(job, captured, turn.inventory, lambda *how: self._ended(job, *how), script)
+        self.engine.start(job, captured, turn.inventory, lambda *how: self._ended(job, *how), script, is_loan=is_loan)
         self._watched.add((job.id, job.attempt, job.start))
         self._check_starting_later()
         crash_point("core:spawned")
@@ -145,9 +171,9 @@ class EffectRunner:
         """Give up starts that were unclaimed at each check for too long, and let their jobs start again."""
         waiting = {(job.id, job.attempt, job.start): job for job in dispatch.unclaimed(turn)}
         self._unclaimed = {key: self._unclaimed.get(key, 0) + 1 for key in waiting}
-        late = [key for key, checks in self._unclaimed.items() if checks * CHECK_EVERY_S > dispatch.CLAIM_WITHIN_S]
-        for key in late:
-            if dispatch.give_up_unclaimed(turn, waiting[key]):
+        for key, job in waiting.items():
+            is_late = self._unclaimed[key] * CHECK_EVERY_S > dispatch.claim_within_s(job)
+            if is_late and dispatch.give_up_unclaimed(turn, job):
                 self._post(Work(lambda turn: None))
 
     def hear(self, sock: socket.socket) -> None:
@@ -209,9 +235,9 @@ class EffectRunner:
 
         self.waits.watch(pidfd, ended)
 
-    def _ended(self, job: Job, runner_died: bool, refusal: Refusal | None = None) -> None:
+    def _ended(self, job: Job, runner_died: bool, refusal: Refusal | None = None, final: Final | None = None) -> None:
         self._watched.discard((job.id, job.attempt, job.start))
-        self._look(job, runner_died=runner_died, refusal=refusal)
+        self._look(job, runner_died=runner_died, refusal=refusal, final=final)
 
     def _look_later(self, job: Job) -> None:
         """Examine a start once after a delay, even if called several times."""
@@ -220,15 +246,23 @@ class EffectRunner:
             self._watched.add(key)
             self.waits.later(CHECK_EVERY_S, lambda: self._ended(job, True))
 
-    def _look(self, job: Job, *, runner_died: bool = False, refusal: Refusal | None = None) -> None:
-        self._post(Work(lambda turn: self._looked(turn, job, runner_died, refusal)))
+    def _look(
+        self, job: Job, *, runner_died: bool = False, refusal: Refusal | None = None, final: Final | None = None
+    ) -> None:
+        """Settle a start in the next turn, as its runner said, or as its files say."""
 
-    def _looked(self, turn: Turn, job: Job, runner_died: bool, refusal: Refusal | None) -> None:
+        def look(turn: Turn) -> None:
+            was_killed = (job.id, job.attempt, job.start) in self._killed
+            self._looked(turn, job, dispatch.News(runner_died, was_killed, refusal, final))
+
+        self._post(Work(look))
+
+    def _looked(self, turn: Turn, job: Job, news: dispatch.News) -> None:
         try:
-            refusal = dispatch.look(turn, job.id, job.attempt, job.start, runner_died=runner_died, refusal=refusal)
+            refusal = dispatch.look(turn, job.id, job.attempt, job.start, news)
         except OSError:
             # The disk may respond later, and nothing else would examine this start again.
-            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=runner_died))
+            self.waits.later(RETRY_FOR_S, lambda: self._look(job, runner_died=news.runner_died))
             raise
         if refusal is not None:
             self._refused(job, refusal)

@@ -13,7 +13,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dibs.engines.job_files import JobFiles
@@ -21,9 +21,10 @@ from dibs.engines.runner_pool import boot
 from dibs.errors import TimedOut
 from dibs.jobqueue.turns import Turn
 from dibs.model import serialization, units
-from dibs.model.jobs import BAD, Job
+from dibs.model.jobs import BAD, Job, JobId
 from dibs.store.database import DatabaseError
 from dibs.store.writer import BatchTally
+from dibs.system.lean import closing_fd
 from dibs.system.settings import Settings
 
 log = logging.getLogger("dibs.jobqueue.notifications")
@@ -50,6 +51,8 @@ class Event(enum.Enum):
     FINISHED = "finished"
     #: No job is queued or active any more.
     EMPTY = "empty"
+    #: A GPU of a running job shows no use.
+    IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Notice:
     command: str
     job: Job
     batch: BatchTally | None = None
+    #: What happened, if that is not the end of the job.
+    text: str = ""
 
     @property
     def is_jobs_own(self) -> bool:
@@ -94,14 +99,16 @@ def due(over: Iterable[Job], batches: Mapping[int, BatchTally], is_empty: bool, 
 
 def sentence(notice: Notice) -> str:
     """Describe in one line what happened, as the text of a message: it may become a mail header or reach a terminal."""
-    batch, text = notice.batch, _told(notice.job)
+    batch, text = notice.batch, f"job {notice.job.id} ({notice.job.spec.name}): {notice.text}"
+    if not notice.text:
+        text = _told(notice.job)
     match notice.event:
         case Event.EMPTY:
-            text = f"the queue is empty; last was {text}"
+            text = f"the queue is empty; last: {text}"
         case Event.FAILED if batch is not None:
-            text = f"{text}, the first failure in a batch of {batch.size}"
+            text = f"{text}, first failure in a batch of {batch.size}"
         case _ if batch is not None:
-            text = f"all {batch.size} jobs of a batch have ended, {batch.done} of them done; last was {text}"
+            text = f"all {batch.size} jobs of a batch have finished, {batch.done} succeeded; last: {text}"
     # Names and remarks are data: no newline, no escape sequence.
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
@@ -138,25 +145,18 @@ def variables(notice: Notice, host: str, user: str, output: str) -> dict[str, st
     return {name: str(value) for name, value in known.items()}
 
 
+@dataclass(eq=False)
 class Notices:
-    """Send notices, in the queue thread. `watch` calls a function once, when a descriptor becomes readable."""
+    """Send notices, in the queue thread. `_watch` calls a function once, when a descriptor becomes readable."""
 
-    def __init__(
-        self,
-        files: JobFiles,
-        settings: Settings,
-        user: str,
-        watch: Callable[[int, Callable[[], None]], None],
-        tell: Callable[[Callable[[Turn], Any]], None],
-    ) -> None:
-        self._files = files
-        self._settings = settings
-        self._user = user
-        self._watch = watch
-        self._note = tell
-        self._host = os.uname().nodename
-        self._under_way = 0
-        self._waiting: deque[tuple[Notice, dict[bytes, bytes], bytes]] = deque()
+    _files: JobFiles
+    _settings: Settings
+    _user: str
+    _watch: Callable[[int, Callable[[], None]], None]
+    _note: Callable[[Callable[[Turn], Any]], None]
+    _host: str = field(default_factory=lambda: os.uname().nodename)
+    _under_way: int = 0
+    _waiting: deque[tuple[Notice, dict[bytes, bytes], bytes]] = field(default_factory=deque)
 
     def tell(self, turn: Turn) -> None:
         """Send the notices of a turn. A failure here affects nothing else."""
@@ -173,9 +173,19 @@ class Notices:
         except (OSError, DatabaseError):
             log.exception("notices")
 
+    def warn(self, turn: Turn, job_id: JobId, text: str) -> None:
+        """Record at a running job that it does not use its GPU, and send a notice of it."""
+        job = turn.store.job(job_id)
+        if not job.is_active:
+            return
+        turn.changed.append(job.id)
+        turn.store.note(job.id, turn.now, "Idle", text)
+        if command := job.spec.notify or self._settings.notify:
+            self._send(turn, Notice(Event.IDLE, command, job, text=text))
+
     def _send(self, turn: Turn, notice: Notice) -> None:
         if len(self._waiting) >= MOST_WAITING:
-            self._complain(notice, f"left out: {MOST_WAITING} others wait already")
+            self._complain(notice, f"skipped: {MOST_WAITING} notifications are waiting")
             return
         self._waiting.append((notice, self._environ(turn, notice), self._document(turn, notice)))
         self._begin()
@@ -231,8 +241,7 @@ class Notices:
         folder = notice.job.spec.cwd if notice.is_jobs_own else "/"
         words = boot("notify_child", str(DEADLINE_S), self._settings.shell, folder, notice.command)
         # A file in memory: a pipe would need a writer that stays.
-        given = os.memfd_create("notice", os.MFD_CLOEXEC)
-        try:
+        with closing_fd(os.memfd_create("notice", os.MFD_CLOEXEC)) as given:
             os.write(given, document)
             os.lseek(given, 0, os.SEEK_SET)
             pid = os.posix_spawn(
@@ -246,8 +255,6 @@ class Notices:
                 ],
                 setsid=True,
             )
-        finally:
-            os.close(given)
         return os.pidfd_open(pid)
 
     def _ended(self, pidfd: int, notice: Notice) -> None:

@@ -10,14 +10,16 @@ import contextlib
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
+from dibs.engines.remote import Remote
 from dibs.errors import MachineError
 from dibs.jobqueue import machine_line, shared_forecast, turns
+from dibs.jobqueue.remote import reasons as remote_reasons
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.thread import QueueThread, now_ms
 from dibs.leases import blockers
-from dibs.model import dependencies, selectors, units
+from dibs.model import dependencies, devices, selectors, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.fields import DEFAULT_PROJECT, JobSpec
 from dibs.model.jobs import Job, JobId, Request, State
@@ -33,85 +35,82 @@ MOST_NAMED = 8
 #: Characters of a list of ids that a sentence can hold.
 LONGEST_IDS = 60
 #: Outcomes that do not fit after "it is".
-ENDED = {"failed": "it failed", "cancelled": "it was cancelled", "timeout": "it ran out of time"}
+ENDED = {"failed": "it failed", "cancelled": "it was cancelled", "timeout": "it reached its time limit"}
 
 
+@dataclass(frozen=True, slots=True)
+class KeptBack:
+    """Why a free device is not given to our next jobs: it is kept for one that needs more, or by a setting."""
+
+    reserved_for: JobId | None = None
+    #: `max_gpus` or `keep_free`, which leave it to other users.
+    by: str | None = None
+
+
+#: A device that is given to the next job that it suits.
+NOT_KEPT = KeptBack()
+
+
+@dataclass(eq=False)
 class QueueOutlook:
     """The state of queue and machine, read once to explain many jobs."""
 
-    def __init__(
-        self,
-        view: View,
-        policy: Policy,
-        inventory: Inventory,
-        reader: Reader,
-        grace_s: float,
-        *,
-        is_closing: bool = False,
-        shared: SharedForecast | None = None,
-        commits: int = 0,
-        resting: Mapping[JobId, str] = MappingProxyType({}),
-    ) -> None:
-        self.is_closing = is_closing
-        #: Jobs whose start the machine refused, with the reason; they are tried again later.
-        self._resting = resting
-        self._forecast = shared or SharedForecast()
-        self._commits = commits
-        self.reader = reader
-        self.grace_s = grace_s
-        self.view = view
+    view: View
+    policy: Policy
+    inventory: Inventory
+    reader: Reader
+    grace_s: float
+    is_closing: bool = False
+    shared: SharedForecast | None = None
+    commits: int = 0
+    #: Jobs whose start the machine refused, with the reason; they are tried again later.
+    resting: Mapping[JobId, str] = field(default_factory=dict)
+    #: The engines that others operate, by name.
+    remotes: Mapping[str, Remote] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._forecast = self.shared or SharedForecast()
         self._plan: planner.Plan | None = None
-        self._places = sorted(head.place for head in view.waiting)
-        self._heads = {head.id: head for head in view.waiting}
-        self._rooms = {head.batch: head.room for head in view.waiting}
+        self._places = sorted(head.place for head in self.view.waiting)
+        self._heads = {head.id: head for head in self.view.waiting}
         self._explained: dict[tuple[Request, int], Reason] = {}
         self._batches: dict[int, str] = {}
-        self.policy = policy
-        self.inventory = inventory
 
     @classmethod
     def of_queue(cls, core: QueueThread, reader: Reader) -> QueueOutlook:
         """Read the queue and the machine once."""
         # Before anything else is read: the data may then be newer than this commit, but never older.
         commits = core.commits
-        inventory, policy = core.devices.inventory(), core.policy
-        active = reader.active_devices()
+        inventory, policy = core.devices.inventory(), core.bounding_policy
+        active = core.line.apart(reader.active_devices())
         now, pauses = time.monotonic(), core.backoff.pauses
         pause, resting = pauses.told([job.id for job in active], now), pauses.resting(now)
         try:
             held, sharers = machine_line.people(core.line.folder, inventory, active)
             line, ahead = core.line.collectors(inventory)
+            policy = machine_line.within_quotas(policy, core.line.bounds(), active)
+            positions = core.line.positions(line[:ahead])
+            inventory, _ = core.line.with_reservations(inventory, policy.assumed_s, now_ms())
         except (OSError, MachineError):
             if pause is None:
                 raise
             # The same trouble pauses all starts, and that is the reason to tell.
-            held, sharers, line, ahead = {}, {}, (), 0
+            held, sharers, line, ahead, positions = {}, {}, (), 0, {}
         in_use = {device for job in active for device in job.devices}.union(sharers)
         held = dict(core.devices.hold_back(held, in_use))
-        heads = core.backoff.waiting_jobs(reader, inventory, policy, now)
+        heads = views.bounded(core.backoff.waiting_jobs(reader, inventory, policy, now), active, policy)
+        heads = core.in_order(heads, active, now_ms())
         is_paused = core.is_closing or bool(reader.fact(turns.PAUSED))
+        used_at, is_refused = core.line.used_at(inventory), pause is not None
+        trouble = None if is_paused else pause
+        heads, active = reader.histories.in_plan(heads, active)
+        lendable = core.lendable(held)
         view = View(
-            heads,
-            active,
-            held,
-            line,
-            ahead,
-            is_paused or pause is not None,
-            sharers,
-            core.line.used_at(inventory),
-            None if is_paused else pause,
-        )
-        return cls(
-            view,
-            policy,
-            inventory,
-            reader,
-            core.settings.grace,
-            is_closing=core.is_closing,
-            shared=core.forecast,
-            commits=commits,
-            resting=resting,
-        )
+            heads, active, held, line, ahead, is_paused or is_refused, sharers, used_at, trouble, positions,
+            lendable=lendable,
+        )  # fmt: skip
+        grace_s, forecast = core.settings.grace, core.forecast
+        return cls(view, policy, inventory, reader, grace_s, core.is_closing, forecast, commits, resting, core.remotes)
 
     def reason(self, job: Job) -> Reason:
         """Return why a waiting job waits."""
@@ -120,13 +119,14 @@ class QueueOutlook:
         if not job.is_ready:
             return self._not_ready(job)
         if self.is_closing:
-            return Reason("the daemon stops once the running jobs have ended, and starts nothing new until then")
-        if job.id in self._resting and not self.view.is_paused:
-            return Reason(f"its start was refused: {self._resting[job.id]}", explanation.BY_ITSELF)
+            return Reason("the daemon is draining: it stops when the running jobs have ended and starts no new ones")
+        if not job.is_local and not self.view.is_paused and job.id not in self.resting:
+            return remote_reasons.of_waiting(job, self.remotes, self.reader)
+        if job.id in self.resting and not self.view.is_paused:
+            return Reason(f"its start was refused: {self.resting[job.id]}", explanation.BY_ITSELF)
         alike = self._heads.get(job.id)
-        batch_room = self._rooms.get(job.spec.batch)
-        waiting = alike or WaitingJob(job.id, job.spec.request, job.spec.priority, job.spec.batch, batch_room, job.rank)
-        if waiting.room is not None or alike is not None:
+        waiting = alike or views.bounded([self.reader.waiting(job)], self.view.active, self.policy)[0]
+        if waiting.limits or alike is not None:
             return self._explain(waiting)
         # Behind the heads of the lines, jobs with the same request and the same heads before them have the same reason.
         # Explaining is most of the cost of a long list.
@@ -135,20 +135,24 @@ class QueueOutlook:
             self._explained[key] = self._explain(waiting)
         return self._explained[key]
 
+    def active_reason(self, job: Job) -> str | None:
+        """Return what is to be said about an active job."""
+        return job.remark or (None if job.is_local else remote_reasons.of_active(job, self.remotes))
+
     def held(self, job: Job, among: Sequence[JobId] = ()) -> Reason:
         """Return who holds a job and what lets it continue, or all of `among`, which are held for the same reason."""
         ids = selectors.ranges(among or [job.id])
         ids = ids if len(ids) <= LONGEST_IDS else State.HELD.value
         them = "it" if len(among) <= 1 else "them"
         if job.remark == turns.FROM_COPY:
-            hint = f"A job may have been cancelled or have run since; `dibs unhold {ids}` lets {them} continue."
+            hint = f"It may have been cancelled or have run since then; `dibs unhold {ids}` releases {them}."
             return Reason(f"held: {job.remark}", f"{hint} `dibs unhold all` releases all held jobs.")
         if job.remark is not None:
-            return Reason(f"held: {job.remark}", f"`dibs unhold {self._batch(job)}` lets all of them continue.")
+            return Reason(f"held: {job.remark}", f"`dibs unhold {self._batch(job)}` releases all of them.")
         if job.held_by is None:
-            return Reason("held by you", f"`dibs unhold {ids}` lets {them} continue.")
-        hint = f"If that does not run, start it again; `dibs unhold {ids}` lets {them} continue without it."
-        return Reason(f"held until `{job.held_by}` lets {them} continue", hint)
+            return Reason("held by you", f"`dibs unhold {ids}` releases {them}.")
+        hint = f"If that program is not running, start it again; `dibs unhold {ids}` releases {them} without it."
+        return Reason(f"held until `{job.held_by}` releases {them}", hint)
 
     def _batch(self, job: Job) -> str:
         """Return a selector of the held jobs of a job's batch."""
@@ -169,11 +173,16 @@ class QueueOutlook:
             self._plan = planner.plan(self.view, self.inventory, self.policy, now)
         return self._plan
 
-    def reserved(self) -> dict[DeviceId, JobId]:
-        """Return the free devices that are kept for a job which needs more, and that job."""
+    def kept_back(self) -> dict[DeviceId, KeptBack]:
+        """Return the free devices on which no further job of ours starts now, and why."""
         plan = self._planned(now_ms())
         free = planner.free_devices(self.view, self.inventory) - {d for start in plan.starts for d in start.devices}
-        return {device: kept.id for kept in reversed(plan.reserved) for device in kept.devices & free}
+        found: dict[DeviceId, KeptBack] = {}
+        for reserved in reversed(plan.reserved):
+            limit = explanation.own_limit(self._heads[reserved.id], self.view, self.inventory, self.policy, plan)
+            why = KeptBack(by=limit) if limit else KeptBack(reserved_for=reserved.id)
+            found |= dict.fromkeys(reserved.devices & free, why)
+        return found
 
     def if_submitted(self, spec: JobSpec) -> Forecast:
         """Forecast when and where a job would start if it were submitted now."""
@@ -184,6 +193,8 @@ class QueueOutlook:
         now = now_ms()
         if job.state is State.HELD:
             return Forecast(unknown=self.held(job).text)
+        if not job.is_local:
+            return Forecast(unknown=f"{job.engine} decides when it starts")
         begun = next((active for active in self.view.active if active.id == job.id), None)
         if begun is not None:
             return Forecast(now, now, begun.devices)
@@ -218,25 +229,25 @@ class QueueOutlook:
         def make() -> StartForecaster:
             return StartForecaster(self._prospect(now), self.inventory, self.policy, now, self._decide)
 
-        return self._forecast.for_state((self._commits, self.view, self.inventory), now, make)
+        return self._forecast.for_state((self.commits, self.view, self.inventory), now, make)
 
     def _decide(self, view: View, inventory: Inventory, policy: Policy, now: int) -> planner.Plan:
         self.reader.pause()
-        return planner.plan(view, inventory, policy, now)
+        return planner.plan(view, devices.at(inventory, now), policy, now)
 
     def _prospect(self, now: int, job: Job | None = None) -> forecasts.Prospect:
         # The larger window if any job shares devices: the forecast reads that many jobs of every line.
         window = views.windows(self.inventory, self.policy)[capacity.is_shared(self.view)]
-        return shared_forecast.gather(self.reader, self.view, window, self.grace_s, now, job)
+        return shared_forecast.gather(self.reader, self.view, window, self.grace_s, now, job, self.policy)
 
     def _not_ready(self, job: Job) -> Reason:
         verdict = dependencies.judge(self.reader.outcomes(job.id))
         if isinstance(verdict, dependencies.Open):
-            return Reason(f"it waits for {self._told(verdict.ids)}", dependencies.see(verdict.ids[0]))
+            return Reason(f"waiting for {self._told(verdict.ids)}", dependencies.see(verdict.ids[0]))
         if job.spec.begin_at is None:
-            return Reason("it is just about to join the line")
+            return Reason("about to join the queue")
         hint = f"`dibs edit {job.id} --unset begin` lets it start sooner."
-        return Reason("it waits for its begin time (--begin)", hint)
+        return Reason("waiting for its begin time (--begin)", hint)
 
     def _told(self, ids: Sequence[JobId]) -> str:
         if len(ids) == 1:
@@ -253,6 +264,8 @@ def receipt(core: QueueThread, reader: Reader, ids: list[JobId]) -> str:
         return f"{len(ids)} jobs queued: {ids[0]}-{ids[-1]}"
     job = reader.job(ids[0])
     what = units.count_gpus(job.spec.request.gpus) if job.spec.request.gpus else "no GPU"
+    if not job.is_local:
+        return f"{job.id} queued: {what}, on {job.engine}"
     if not job.is_waiting:
         return f"{job.id} queued: {what}, starts now"
     reason = QueueOutlook.of_queue(core, reader).reason(job)
@@ -270,8 +283,12 @@ def declared_amiss(core: QueueThread, reader: Reader, ids: list[JobId]) -> list[
     return [text] if text else []
 
 
-def explain_state(job: Job, folder: Folder) -> Reason:
+def explain_state(job: Job, folder: Folder, remotes: Mapping[str, Remote]) -> Reason:
     """Describe the state of a job that is not waiting; of one that starts, also who keeps it from its devices."""
+    if not job.is_local and job.is_active:
+        where = f" on {job.engine}" + (f", node {job.node}" if job.node else "")
+        told = remote_reasons.of_active(job, remotes)
+        return Reason(f"{describe(job)}{where}; {told}" if told else f"{describe(job)}{where}")
     blocked = blockers.find(folder, job.allocation) if job.state is State.STARTING else {}
     texts = dict.fromkeys(blocker.text for blocker in blocked.values())
     cures = dict.fromkeys(blocker.cure for blocker in blocked.values())

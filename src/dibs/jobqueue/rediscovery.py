@@ -25,7 +25,7 @@ from dibs.system import processes
 
 log = logging.getLogger("dibs.jobqueue.rediscovery")
 
-UNKNOWN = "(what it ran was lost with the database)"
+UNKNOWN = "(command lost with the database)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _settle(turn: Turn, trace: Trace) -> Job:
     if job.state is State.QUEUED and not is_known:
         # It did not begin, and it cannot, because nobody knows its command any more.
         job = turn.record(job, lifecycle.Placed(turn.now, ()))
-        why = "it had not begun, and its command was lost with the database"
+        why = "it had not started, and its command was lost with the database"
         job = turn.record(job, lifecycle.LostTrack(turn.now, why))
     return job
 

@@ -9,7 +9,7 @@ import contextlib
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dibs.model import dependencies, ranks
@@ -17,7 +17,7 @@ from dibs.model.jobs import Job, JobId, State
 from dibs.scheduling import durations, views
 from dibs.scheduling.durations import Span
 from dibs.scheduling.forecasts import FutureJob, Line, Prospect, StartForecaster
-from dibs.scheduling.views import View, WaitingJob
+from dibs.scheduling.views import Policy, View, WaitingJob
 from dibs.store.writer import Reader
 
 #: Jobs of all lines together. Each line gets at least what one plan needs, up to four times this limit in total.
@@ -26,6 +26,10 @@ MOST_JOBS = 500
 MOST_COMING = 200
 #: Milliseconds for which a forecast is valid while nothing changes: running jobs may take longer than expected.
 HOLDS_FOR_MS = 1000
+
+
+#: A policy whose projects have no quotas.
+NO_QUOTAS = Policy()
 
 
 class SharedForecast:
@@ -50,33 +54,42 @@ class SharedForecast:
             yield self._foreseen
 
 
-def gather(reader: Reader, view: View, window: int, grace_s: float, now: int, asked_for: Job | None = None) -> Prospect:
+def gather(
+    reader: Reader,
+    view: View,
+    window: int,
+    grace_s: float,
+    now: int,
+    asked_for: Job | None = None,
+    policy: Policy = NO_QUOTAS,
+) -> Prospect:
     """Return the prospect of `view`, in which each line has up to `window` jobs.
 
     It includes `asked_for`, even if that job is not submitted yet or waits for others.
     """
-    waiting, cut_lines = _deeper(reader, view, window)
+    waiting, cut_lines = _deeper(reader, view, policy, window)
     known = _ForecastJobs(reader, {job.id: job for job in reader.active()}, {job.id for job in waiting})
     if asked_for is not None and _is_ready(asked_for, reader, now):
-        waiting += _joined(asked_for, waiting, cut_lines, reader)
+        waiting += views.bounded(_joined(asked_for, waiting, cut_lines, reader), view.active, policy)
     elif asked_for is not None:
         known.add_with_needs(replace(asked_for, is_ready=False))
     known_until = known.add_beginners(now)
     known.add_dependants()
     jobs = [*known.active.values(), *known.coming_jobs, *reader.jobs(job.id for job in waiting)]
     spans = _spans([*jobs, asked_for] if asked_for is not None else jobs, reader, grace_s, now)
-    whole = replace(view, waiting=waiting)
+    expected, _ = reader.histories.in_plan(waiting, [])
+    whole = replace(view, waiting=expected)
     return Prospect(whole, window, spans, list(known.coming.values()), cut_lines, known.cut_needs, known_until)
 
 
-def _deeper(reader: Reader, view: View, window: int) -> tuple[list[WaitingJob], set[Line]]:
+def _deeper(reader: Reader, view: View, policy: Policy, window: int) -> tuple[list[WaitingJob], set[Line]]:
     """Return more jobs of each line than `view` has, and the lines that are still cut."""
-    kinds = {(job.request, job.batch) for job in view.waiting}
+    kinds = {job.line for job in view.waiting}
     reach = max(window, MOST_JOBS // max(1, len(kinds)))
-    found = views.order(reader.head(reach))
-    count = Counter((job.request, job.batch) for job in found)
+    found = views.order(views.bounded(reader.head(reach), view.active, policy))
+    count = Counter(job.line for job in found)
     left_out = found[4 * MOST_JOBS :]
-    cut = {line for line, many in count.items() if many >= reach} | {(job.request, job.batch) for job in left_out}
+    cut = {line for line, many in count.items() if many >= reach} | {job.line for job in left_out}
     return found[: 4 * MOST_JOBS], cut
 
 
@@ -90,22 +103,15 @@ def _is_ready(job: Job, reader: Reader, now: int) -> bool:
 def _joined(job: Job, waiting: list[WaitingJob], cut_lines: set[Line], reader: Reader) -> list[WaitingJob]:
     """Return a job as it would wait after submission; nothing if its place is beyond the cut or it is in `waiting`."""
     new = _waiting(job, reader)
-    in_line = [other for other in waiting if (other.request, other.batch) == (new.request, new.batch)]
+    in_line = [other for other in waiting if other.line == new.line]
     is_last = views.order([*in_line, new])[-1] is new
-    is_unseen = (new.request, new.batch) in cut_lines and is_last
+    is_unseen = new.line in cut_lines and is_last
     return [] if is_unseen or any(other.id == new.id for other in waiting) else [new]
 
 
 def _waiting(job: Job, reader: Reader) -> WaitingJob:
-    spec = job.spec
-    return WaitingJob(
-        job.id,
-        spec.request,
-        spec.priority,
-        spec.batch,
-        reader.batch_room(spec.batch),
-        job.rank or ranks.rank_of_id(job.id),
-    )
+    rank = job.rank or ranks.rank_of_id(job.id)
+    return reader.waiting(replace(job, rank=rank))
 
 
 @dataclass
@@ -164,23 +170,17 @@ class _ForecastJobs:
         return job_id in self.active or job_id in self.in_line or job_id in self.coming
 
 
-def _spans(jobs: Iterable[Job], reader: Reader, grace_s: float, now: int) -> dict[JobId, Span]:
-    ends: dict[str, list[float]] = {}
-    spans = {}
-    for job in jobs:
-        likeness = durations.likeness(job.spec)
-        if likeness not in ends:
-            ends[likeness] = reader.runtimes(likeness)
-        spans[job.id] = span_of(job, ends[likeness], grace_s, now)
-    return spans
+def _spans(jobs: Sequence[Job], reader: Reader, grace_s: float, now: int) -> dict[JobId, Span]:
+    histories = reader.histories.of(jobs)
+    return {job.id: span_of(job, histories[job.id], grace_s, now) for job in jobs}
 
 
-def span_of(job: Job, ends_s: list[float], grace_s: float, now: int) -> Span:
+def span_of(job: Job, ends_s: Sequence[float], grace_s: float, now: int) -> Span:
     """Return how long a job may still take if similar jobs took `ends_s`."""
     limit_s = job.spec.time_limit_s
     ran_s = 0.0 if job.started_at is None else max(0, now - job.started_at) / 1000
     if job.state is State.PAUSED:
-        return Span(why="is paused", hint=f"`dibs resume {job.id}` lets it go on.")
+        return Span(why="is paused", hint=f"`dibs resume {job.id}` resumes it.")
     if job.state is State.STOPPING or (limit_s is not None and ran_s >= limit_s):
         return Span(0.0, grace_s)
     return durations.span(limit_s, ends_s, ran_s)

@@ -1,8 +1,9 @@
 """When to try again after the machine refused a start.
 
 Pure. A refusal pauses what its scope names: all starts, those on one device, or those of one job. Each further refusal
-makes the next pause longer. After a pause of all starts, one start is let through to probe, if possible of a job not
-refused lately; when a command begins, what it needed is open again. Times are monotonic seconds.
+makes the next pause longer, unless the trouble is seen to be over. After a pause of all starts, one start is let
+through to probe, if possible of a job not refused lately; when a command begins, what it needed is open again. Times
+are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Pause:
             return self
         count = self.before + 1
         return Pause(why, now + SPANS_S[min(count, len(SPANS_S) - 1)], count)
+
+    def cut(self, now: float) -> Pause:
+        """Return the pause with its end at once."""
+        return replace(self, until=min(now, self.until))
 
     def told(self, now: float) -> str:
         """Return reason and next try as text."""
@@ -95,6 +100,17 @@ class StartPauses:
             jobs={other: pause for other, pause in self.jobs.items() if other != job},
             tried={} if is_probe else self.tried,
         )
+
+    def lasting(self, now: float) -> set[DeviceId | None]:
+        """Return the devices on which nothing starts now; None stands for all starts."""
+        found: set[DeviceId | None] = {*self.unusable(now)}
+        return found if self.queue is None or not self.queue.lasts(now) else {*found, None}
+
+    def over(self, ended: Collection[DeviceId | None], now: float) -> StartPauses:
+        """Return the pauses after the causes of some are gone; another refusal still makes them longer."""
+        devices = {device: pause.cut(now) if device in ended else pause for device, pause in self.devices.items()}
+        queue = self.queue.cut(now) if self.queue is not None and None in ended else self.queue
+        return replace(self, queue=queue, devices=devices)
 
     def told(self, active: Collection[JobId], now: float) -> str | None:
         """Return why nothing starts now beside the `active` jobs, as text; None if something may."""

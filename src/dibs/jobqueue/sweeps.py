@@ -21,7 +21,7 @@ from dibs.jobqueue.turns import Turn
 from dibs.jobqueue.validation import Rules, Submission
 from dibs.model import lifecycle, selectors
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import JobId, Member, Outcome, State
+from dibs.model.jobs import Job, JobId, Member, Outcome, State
 from dibs.sweeps import extension, orders, templates, values
 from dibs.sweeps.records import Sweep, SweepSubmission
 from dibs.sweeps.values import Data
@@ -51,10 +51,11 @@ class Fate(enum.Enum):
 
 @dataclass(slots=True)
 class Added:
-    """The number of points per fate, and notes for the submitter."""
+    """The number of points per fate, the jobs of calls in the order of their points, and notes for the submitter."""
 
     fates: Counter[Fate] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
 
 
 def fate(word: str | None, *, again: bool = False, has_job: bool = True, stay_held: bool = False) -> Fate:
@@ -94,17 +95,25 @@ def check(turn: Turn, wanted: SweepSubmission, submission: Submission) -> Checke
     return Checked(found, notes)
 
 
-def begin(turn: Turn, wanted: SweepSubmission, rules: Rules, submission: Submission) -> tuple[Sweep, list[str]]:
-    """Find or create a sweep with the given options; return it with notes for the submitter."""
+def begin(
+    turn: Turn, wanted: SweepSubmission, rules: Rules, submission: Submission, *, is_of_calls: bool = False
+) -> tuple[Sweep, list[str]]:
+    """Find or create a sweep with the given options; return it with notes for the submitter.
+
+    A program waits for each of its calls, so the first failures of a sweep of calls hold nothing.
+    """
     checked = check(turn, wanted, submission)
     found = checked.found
     if found is None:
         batch = turn.store.add_batch(rules.at_once, rules.halt_after, 0)
-        if rules.halt_after is None:
+        if rules.halt_after is None and not is_of_calls:
             turn.store.set_rule(batch, "halt_first", HALT_FIRST)
         turn.store.open_batch(batch, turn.now)
-        return turn.store.sweep(turn.store.add_sweep(wanted, batch, turn.now)), checked.notes
+        sweep_id = turn.store.add_sweep(wanted, batch, turn.now)
+        turn.store.keep_search(sweep_id, wanted.search)
+        return turn.store.sweep(sweep_id), checked.notes
     turn.store.update_sweep(found.id, wanted)
+    turn.store.keep_search(found.id, wanted.search)
     turn.store.open_batch(found.batch, turn.now)
     if rules.at_once is not None:
         turn.store.set_rule(found.batch, "at_once", rules.at_once)
@@ -129,14 +138,8 @@ def add(
     """
     sweep = turn.store.sweep(sweep_id)
     checked = validation.check(turn, [replace(submission, members=members)])
-    environ_id = None if submission.environ is None else turn.store.keep_environ(submission.environ)
-    common = replace(
-        checked.spec(submission, environ_id, batch=sweep.batch),
-        sweep_id=sweep.id,
-        sweep=sweep.name,
-        project=sweep.project,
-    )
-    _check_folders(turn, sweep, members)
+    common = common_spec(turn, sweep, submission, checked)
+    check_folders(turn, sweep, members)
     added = Added(notes=checked.notes)
     known = turn.store.runs_of_points(sweep.id, [_key(one) for one in members])
     new: dict[str, Member] = {}
@@ -150,18 +153,70 @@ def add(
         if decided is Fate.NEW:
             new[_key(one)] = one
         elif decided is Fate.RETRIED and job_id is not None:
-            _retry(turn, job_id, one.spec_from(common))
+            retry(turn, job_id, one.spec_from(common))
         elif decided is Fate.LET_GO and job_id is not None:
-            turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
-            turn.needs_check.append(job_id)
+            let_go(turn, job_id)
     if new:
         is_first = turn.store.next_index(sweep.id) == 0
-        ids = _submit(turn, common, list(new.values()), submission.is_held)
+        ids = submit(turn, common, list(new.values()), submission.is_held)
         if is_first:
             _probe(turn, ids, list(new.values()))
     if is_last:
-        _close(turn, sweep.batch)
+        control.close_batch(turn, sweep.batch)
     return added
+
+
+def add_calls(
+    turn: Turn, sweep_id: int, submission: Submission, members: Sequence[Member], key: str, *, again: bool = False
+) -> Added:
+    """Queue calls from Python as runs; return the job of each, which for a point that is done is its earlier one.
+
+    Their files are named by `key`, which also marks a repeated request: that one changes nothing.
+    """
+    sweep = turn.store.sweep(sweep_id)
+    checked = validation.check(turn, [replace(submission, members=members)])
+    common = common_spec(turn, sweep, submission, checked)
+    added = Added(notes=checked.notes)
+    known = turn.store.runs_of_points(sweep.id, [_key(one) for one in members])
+    jobs = {point: job_id for point, (job_id, _) in known.items() if job_id is not None}
+    if not turn.store.submission(key):
+        # Without its job a point has no value that could be returned: then it is new.
+        new = list({_key(one): one for one in members if _key(one) not in jobs}.values())
+        for one in {_key(one): one for one in members}.values():
+            if job_id := jobs.get(_key(one)):
+                added.fates[_again(turn, job_id, one, common, again=again, stay_held=submission.is_held)] += 1
+        if new:
+            added.fates[Fate.NEW] += len(new)
+            first = turn.store.next_index(sweep.id)
+            numbered = [one._replace(number=index) for index, one in enumerate(new, first)]
+            jobs |= zip(map(_key, new), submit(turn, common, numbered, submission.is_held), strict=True)
+        # The file is kept while any job in between is.
+        turn.store.keep_key(key, sorted(jobs.values()))
+        control.close_batch(turn, sweep.batch)
+    added.jobs = [turn.store.job(jobs[_key(one)]) for one in members]
+    return added
+
+
+def _again(turn: Turn, job_id: JobId, one: Member, common: JobSpec, *, again: bool, stay_held: bool) -> Fate:
+    """Submit the call of a point that has a job once more, if its state asks for it."""
+    job = turn.store.job(job_id)
+    decided = fate(job.word, again=again, stay_held=stay_held)
+    if decided is Fate.RETRIED:
+        retry(turn, job_id, one._replace(number=job.spec.index).spec_from(common))
+    elif decided is Fate.LET_GO:
+        let_go(turn, job_id)
+    return decided
+
+
+def common_spec(turn: Turn, sweep: Sweep, submission: Submission, checked: validation.Checked) -> JobSpec:
+    """Return what all runs of a submission have in common; stores their environment."""
+    environ_id = None if submission.environ is None else turn.store.keep_environ(submission.environ)
+    return replace(
+        checked.spec(submission, environ_id, batch=sweep.batch),
+        sweep_id=sweep.id,
+        sweep=sweep.name,
+        project=sweep.project,
+    )
 
 
 def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str, Data]]) -> Counter[str]:
@@ -181,13 +236,21 @@ def extend(turn: Turn, sweep_id: int, like: JobId, changes: Sequence[Mapping[str
         if _key(one) not in known:
             new.setdefault(_key(one), one)
     if new:
-        _check_folders(turn, sweep, list(new.values()))
+        check_folders(turn, sweep, list(new.values()))
         # The conditions that the model waited for are already met.
         common = replace(model, after=(), begin_at=None, no_wait=False, environ_from=f"job {like}")
         turn.store.open_batch(sweep.batch, turn.now)
-        _submit(turn, common, list(new.values()), is_held=False)
-        _close(turn, sweep.batch)
+        submit(turn, common, list(new.values()), is_held=False)
+        control.close_batch(turn, sweep.batch)
     return Counter({"new": len(new), "known": len(told) - len(new)})
+
+
+def call(argv: Sequence[str], name: str, command: str, params: dict[str, Any], function: str) -> Member:
+    """Return a call as a run of a sweep; calls of different functions are different points."""
+    for text in (*argv, name, command):
+        commands.check_text(text)
+    point = values.identity(params) + (f" {function}" if function else "")
+    return Member(command, name, argv=tuple(argv), point=point, params=json.dumps(params, ensure_ascii=False))
 
 
 def member(
@@ -213,7 +276,7 @@ def member(
     )
 
 
-def _check_folders(turn: Turn, sweep: Sweep, members: Sequence[Member]) -> None:
+def check_folders(turn: Turn, sweep: Sweep, members: Sequence[Member]) -> None:
     """Refuse two runs with one folder: the second would overwrite the results of the first."""
     folders = {one.folder for one in members if one.folder is not None}
     found = turn.store.runs_in_folders(sweep.id, folders)
@@ -224,16 +287,9 @@ def _check_folders(turn: Turn, sweep: Sweep, members: Sequence[Member]) -> None:
         point, who = runs.setdefault(one.folder, (_key(one), f"point {one.number}"))
         if point != _key(one):
             raise UserError(
-                f"point {one.number} has the folder of {who}, which has other parameters: {one.folder}.",
+                f"point {one.number} has the same folder as {who}, which has other parameters: {one.folder}.",
                 templates.SAME_FOLDER,
             )
-
-
-def _close(turn: Turn, batch: int) -> None:
-    """Mark a sweep as complete; if all its jobs have ended already, send the notice now."""
-    ended = turn.store.close_batch(batch)
-    if ended is not None and turn.store.batch_tally(batch).is_over:
-        turn.finished_for_good.append(ended)
 
 
 def _key(member: Member) -> str:
@@ -242,7 +298,13 @@ def _key(member: Member) -> str:
     return member.point
 
 
-def _retry(turn: Turn, job_id: JobId, spec: JobSpec) -> None:
+def let_go(turn: Turn, job_id: JobId) -> None:
+    """Queue a run that is held."""
+    turn.record(turn.store.job(job_id), lifecycle.UnholdAsked(turn.now), "its sweep was submitted again")
+    turn.needs_check.append(job_id)
+
+
+def retry(turn: Turn, job_id: JobId, spec: JobSpec) -> None:
     """Queue a new attempt with the new options: a longer time limit should help the run that needed it."""
     job = turn.store.job(job_id)
     if job.spec != spec:
@@ -260,7 +322,8 @@ def _probe(turn: Turn, ids: Sequence[JobId], members: Sequence[Member]) -> None:
     turn.store.put_first([ids[place] for place in orders.spread(points, count)], ids[0])
 
 
-def _submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> list[JobId]:
+def submit(turn: Turn, spec: JobSpec, members: list[Member], is_held: bool) -> list[JobId]:
+    """Queue new runs that have `spec` in common; return their ids."""
     ids = turn.store.submit_alike(spec, members, turn.now)
     turn.store.grow_batch(spec.batch, len(ids))
     turn.changed += ids

@@ -14,14 +14,15 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from dibs.devices.view import DeviceView
 from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
+from dibs.engines.remote import Remote
 from dibs.errors import Bug, Busy, DibsError, MachineError
-from dibs.jobqueue import control, dispatch
+from dibs.jobqueue import control, dispatch, evictions, machine_line
 from dibs.jobqueue.backoff import Backoff
 from dibs.jobqueue.control import Cancel, Submitted
 from dibs.jobqueue.counters import Tally
@@ -29,12 +30,14 @@ from dibs.jobqueue.effects import RETRY_FOR_S, EffectRunner
 from dibs.jobqueue.machine_line import MachineLine, Outlook
 from dibs.jobqueue.notifications import Notices
 from dibs.jobqueue.reactor import Reactor
+from dibs.jobqueue.remote import dispatch as remote_dispatch
 from dibs.jobqueue.shared_forecast import SharedForecast
 from dibs.jobqueue.turns import PAUSED, Acted, StartRunner, Turn, Work
 from dibs.jobqueue.validation import Rules, Submission
-from dibs.model.devices import DeviceId, with_faults
+from dibs.model.devices import DeviceId, Inventory, with_faults
 from dibs.model.jobs import Job
-from dibs.scheduling import planner
+from dibs.scheduling import planner, views
+from dibs.scheduling.project_use import WEEK_MS, ProjectUse, WeekUse
 from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
 from dibs.store.writer import FileGone, Store
 from dibs.system import refusals
@@ -47,6 +50,8 @@ log = logging.getLogger("dibs.jobqueue.thread")
 
 #: Requests and messages in one transaction: keeps a turn short when thousands of jobs end at once.
 MOST_IN_A_TURN = 500
+#: Seconds between two looks at the line because of bells.
+RING_EVERY_S = 0.1
 #: Seconds of the longest timer, because the wall clock, which `--begin` follows, may be set meanwhile.
 LONGEST_TIMER_S = 30.0
 
@@ -64,59 +69,66 @@ class Placement:
     pending: list[DeviceId]
     #: The pending devices that were assigned in this turn.
     given: Sequence[DeviceId] = ()
+    #: Our evictable jobs yield to those in the line.
+    is_yielding: bool = False
+    #: A device that the first job could use is free, and is left to tickets ahead of ours.
+    is_left: bool = False
 
 
 NO_OUTLOOK = Outlook({})
 NOTHING_PLACED = Placement(None, (), NO_OUTLOOK, [])
 
 
+@dataclass(eq=False)
 class QueueThread:
     """Run turns in one thread, which all others send work to. `publish` is called when jobs changed."""
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Local,
-        files: JobFiles,
-        settings: Settings,
-        line: MachineLine,
-        policy: Policy,
-        devices: DeviceView,
-        request_reading: Callable[[], None],
-        waits: Reactor[Work],
-        publish: Callable[[], None],
-        read_numbers: Callable[[], None],
-    ) -> None:
-        self.store = store
-        self.policy = policy
-        self.engine = engine
-        self.files = files
-        self.settings = settings
-        self.line = line
-        self.devices = devices
-        self.request_reading = request_reading
-        self.waits = waits
-        self.publish = publish
-        #: Called when jobs with unread numbers have finished.
-        self._read_numbers = read_numbers
-        #: The number of commits; the queue is unchanged while this is. Read from any thread.
-        self.commits = 0
+    store: Store
+    engine: Local
+    files: JobFiles
+    settings: Settings
+    line: MachineLine
+    policy: Policy
+    devices: DeviceView
+    request_reading: Callable[[], None]
+    waits: Reactor[Work]
+    publish: Callable[[], None]
+    #: Called when jobs with unread numbers have finished.
+    read_numbers: Callable[[], None]
+    #: The number of commits; the queue is unchanged while this is. Read from any thread.
+    commits: int = 0
+    #: Start nothing new: the daemon stops when no job runs.
+    is_closing: bool = False
+    #: The engines that others operate, by name.
+    remotes: Mapping[str, Remote] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         #: The forecast that all readers share.
         self.forecast = SharedForecast()
         #: For metrics.
         self.tally = Tally()
-        self.notices = Notices(files, settings, line.user, waits.watch, self.tell)
+        self.notices = Notices(self.files, self.settings, self.line.user, self.waits.watch, self.tell)
         #: Work that this thread posts to itself.
         self._news: list[Work] = []
-        self.backoff = Backoff(devices, line, waits, self._wake_soon)
-        self.effect_runner = EffectRunner(store, engine, waits, self._news.append, self.backoff.refuse)
-        self._ballast = Ballast(files.home)
-        #: Start nothing new: the daemon stops when no job runs.
-        self.is_closing = False
+        folders = [str(self.files.home), str(self.files.output_home), self.line.folder.line_path]
+        self.backoff = Backoff(self.devices, self.line, self.waits, self._wake_soon, folders)
+        self.effect_runner = EffectRunner(self.store, self.engine, self.waits, self._news.append, self.backoff.refuse)
+        self.project_use = ProjectUse(self.settings.fair_half_life)
+        now = now_ms()
+        self.project_use.begin(self.store.project_times(self.project_use.since(now)), now)
+        self._week_use = WeekUse(self.store.ordinary_times(now - WEEK_MS))
+        #: GPU-hours of projects with a quota of them, as of the last placement. Replaced as a whole.
+        self.project_hours: Mapping[str, float] = {}
+        self._looks_at_hours = False
+        self.line.restore(self.store.people_days(0))
+        self._ballast = Ballast(self.files.home)
         self._is_over = False
         #: The last logged loss of the database.
         self._loss = ""
-        self._wakes_at = 0
+        #: A timer is set that looks whether the database is back.
+        self._awaits_return = False
+        #: When the timers end that wake us at a time, by what they wait for.
+        self._wakes_at: dict[str, int] = {}
         self._last_turn_at = 0
 
     def ask(self, run: Callable[[Turn], T]) -> Future[T]:
@@ -177,7 +189,7 @@ class QueueThread:
                 self._settle()
             self.line.leave()
         except BaseException:
-            log.critical("the core cannot go on", exc_info=True)
+            log.critical("the queue thread cannot continue", exc_info=True)
             os._exit(Bug.exit_code)
 
     def _new_turn(self) -> Turn:
@@ -187,32 +199,35 @@ class QueueThread:
             self.files,
             self.settings,
             self.devices.inventory(),
-            self.policy,
+            replace(self.policy, quotas=self.line.quotas()),
             now_ms(),
             self._last_turn_at,
+            self.remotes,
         )
 
     def _turn(self, batch: list[Work]) -> None:
+        """Run work in one transaction; after work that lets nothing start, without placement and a disk sync."""
         turn = self._new_turn()
-        if all(work.is_quiet for work in batch) and not self.line.is_granting:
-            self._quiet_turn(turn, batch)
-            return
+        is_quiet = all(work.is_quiet for work in batch) and not self.line.is_granting
+        placement = NOTHING_PLACED
         try:
-            with self.store.batch():
+            with self.store.batch(is_synced=not is_quiet):
                 answers = [self._do(turn, work) for work in batch]
-                followed = self._do(turn, Work(dispatch.follow_up))
-                if isinstance(followed, DibsError):
-                    raise followed
-                placement = self._place(turn)
+                if not is_quiet:
+                    self._follow_up(turn)
+                    placement = self._place(turn)
                 crash_point("core:commit")
         except (sqlite3.Error, FileGone) as error:
             self._rescue(batch, error)
             return
         # Before any answer: a client that learns of a change must be able to read it.
         self.commits += 1
-        crash_point("core:committed")
-        self._last_turn_at = turn.now
         self.backoff.accept(turn.begun)
+        if not is_quiet:
+            crash_point("core:committed")
+            if self._loss:
+                self._note_return()
+            self._last_turn_at = turn.now
         if placement.given and self.devices.is_real:
             # After the commit: a reading that does not find the job yet would see the device as free.
             self.devices.note_given(placement.given)
@@ -221,17 +236,28 @@ class QueueThread:
             _give(work, result)
         for effect in turn.effects:
             self.effect_runner.act(turn, effect)
+        for job, refusal in turn.refused:
+            self.backoff.refuse(job, refusal)
         # After the starts, because listeners take processor time.
         if turn.changed:
             self.publish()
-        self._stand(turn, placement)
+        if turn.has_unread_numbers:
+            self.read_numbers()
+        if is_quiet:
+            return
+        self._stand(placement)
         self.tally.count(
             [effect.job for effect in turn.effects if isinstance(effect, StartRunner)], turn.finished, turn.now
         )
+        self.project_use.add(turn.finished, turn.now)
+        self._week_use.add(turn.finished, turn.now)
         if turn.finished_for_good:
             self.notices.tell(turn)
-        if turn.has_unread_numbers:
-            self._read_numbers()
+
+    def _follow_up(self, turn: Turn) -> None:
+        followed = self._do(turn, Work(dispatch.follow_up))
+        if isinstance(followed, DibsError):
+            raise followed
 
     def _settle(self) -> None:
         try:
@@ -239,24 +265,6 @@ class QueueThread:
         except sqlite3.Error as error:
             # Nothing is lost: the write-ahead log grows until there is space.
             log.error("the log of the database cannot be copied into it: %s", error)
-
-    def _quiet_turn(self, turn: Turn, batch: list[Work]) -> None:
-        """Record work that lets nothing start, without placement and without a disk sync."""
-        try:
-            with self.store.batch(is_synced=False):
-                answers = [self._do(turn, work) for work in batch]
-                crash_point("core:commit")
-        except (sqlite3.Error, FileGone) as error:
-            self._rescue(batch, error)
-            return
-        self.commits += 1
-        self.backoff.accept(turn.begun)
-        for work, result in zip(batch, answers, strict=True):
-            _give(work, result)
-        for effect in turn.effects:
-            self.effect_runner.act(turn, effect)
-        if turn.changed:
-            self.publish()
 
     def _do(self, turn: Turn, work: Work) -> Any:
         mark = turn.mark()
@@ -267,8 +275,8 @@ class QueueThread:
             turn.undo(mark)
             log.exception("the store refused a row")
             return Bug(f"the store refused a row: {error}")
-        except sqlite3.Error:
-            # The disk failed: nothing of this turn can be stored.
+        except (sqlite3.Error, FileGone):
+            # The disk failed, or the file is gone: nothing of this turn can be stored.
             raise
         except OSError as error:
             turn.undo(mark)
@@ -287,11 +295,12 @@ class QueueThread:
         """After a failed commit, release the ballast for what stops jobs or records their ends; refuse the rest."""
         if isinstance(error, FileGone):
             self._tell_loss(error)
-            self._refuse(batch, error, "the database was deleted")
+            why = "the database was deleted" if error.is_final else "the database is not accessible"
+            self._refuse(batch, error, why)
             return
-        log.error("the disk refused a transaction: %s", error)
+        log.error("cannot write the database: %s", error)
         refusal = MachineError(
-            f"nothing was changed: the state folder cannot be written ({error}).", "Free some space?"
+            f"nothing was changed: the state folder cannot be written ({error}).", "Free some disk space."
         )
         vital = [work for work in batch if work.answer is None or isinstance(work.run, Cancel)]
         if vital and self._ballast.release():
@@ -303,10 +312,28 @@ class QueueThread:
 
     def _tell_loss(self, error: FileGone) -> None:
         """Log the loss of the database and wake who waits for changes, once: every further turn fails too."""
+        if error.is_folder:
+            # No client finds us, and another daemon may run here: its sockets have the names of ours, so nothing is
+            # cleaned up. Jobs run on.
+            log.critical("%s", error.line())
+            os._exit(error.exit_code)
         if self._loss != error.line():
             self._loss = error.line()
-            log.error("the disk refused a transaction: %s", self._loss)
+            log.error("cannot write the database: %s", self._loss)
             self.publish()
+        if not error.is_final and not self._awaits_return:
+            self._awaits_return = True
+            self.waits.later(RETRY_FOR_S, self._look_for_return)
+
+    def _look_for_return(self) -> None:
+        self._awaits_return = False
+        self._wake_soon()
+
+    def _note_return(self) -> None:
+        """Log that the database is in its place again."""
+        log.warning("the database is back in its place, and is used again")
+        self._loss = ""
+        self.publish()
 
     def _refuse(self, batch: list[Work], refusal: MachineError, why: str) -> None:
         """Answer that nothing was stored; stop jobs nevertheless, and record that and the messages of runners later."""
@@ -324,7 +351,7 @@ class QueueThread:
             elif work.answer is not None:
                 _give(work, refusal)
                 continue
-            if isinstance(refusal, FileGone):
+            if isinstance(refusal, FileGone) and refusal.is_final:
                 # Nothing is stored before a restart, which examines all jobs.
                 continue
             again = Work(run, is_quiet=work.is_quiet)
@@ -342,31 +369,69 @@ class QueueThread:
         return acted
 
     def _place(self, turn: Turn) -> Placement:
-        self._expect(turn.now)
+        self._wake_at(self.store.next_begin(turn.now), "begin time", turn.now)
+        self._observe()
         now = time.monotonic()
         pauses = self.backoff.pauses
+        if self.remotes and not self.is_closing and not self.store.fact(PAUSED):
+            remote_dispatch.place(turn, pauses.resting(now))
         # A device may have been refused in this turn.
         turn.inventory = with_faults(turn.inventory, pauses.unusable(now))
+        turn.inventory = self._mark_reserved(turn.inventory, turn.now)
         heads = self.backoff.waiting_jobs(self.store, turn.inventory, self.policy, now)
-        if not heads and not self.line.is_waiting:
+        active = self.line.apart(self.store.active_devices())
+        is_yielding = any(job.is_evictable for job in active)
+        if not heads and not self.line.is_waiting and not is_yielding:
             return NOTHING_PLACED
-        active = self.store.active_devices()
-        needs_devices = any(job.request.gpus for job in heads)
+        self._count_hours(active, turn.now)
+        heads = self.in_order(views.bounded(heads, active, self.bounding_policy), active, turn.now)
+        needs_devices = is_yielding or any(job.request.gpus for job in heads)
         outlook = self._outlook(turn, active) if needs_devices else NO_OUTLOOK
         if outlook is None:
             return NOTHING_PLACED
         held = self._hold_back(outlook, active) if needs_devices else outlook.held
+        lendable = self._lendable(outlook, heads)
         is_refused = pauses.told([job.id for job in active], now) is not None
         is_paused = self.is_closing or bool(self.store.fact(PAUSED)) or is_refused
         is_choosy = any(job.request.gpus > 1 or job.request.vram for job in heads)
         used_at = self.line.used_at(turn.inventory) if is_choosy else {}
-        view = View(heads, active, held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at)
-        plan = dispatch.place(turn, view, self.policy, pauses)
+        heads, active = self.store.histories.in_plan(heads, active)
+        own = str(os.geteuid())
+        view = View(
+            heads, active, held, outlook.line, outlook.ahead, is_paused, outlook.sharers, used_at, user=own,
+            lendable=lendable,
+        )  # fmt: skip
+        policy = machine_line.within_quotas(self.policy, outlook.bounds, active)
+        plan = dispatch.place(turn, view, policy, pauses)
+        if is_yielding:
+            decision = evictions.evict(turn, view, policy, plan)
+            self.line.expect(device for each in decision.evictions if each.id is None for device in each.devices)
+            self._wake_at(decision.again_at, "eviction", turn.now)
+        if is_yielding or any(job.is_evictable for job in heads):
+            self.line.listen(self._ring)
         self.backoff.pauses = pauses.probed_by(plan.starts)
         pending = [device for job in active if job.started_at is None for device in job.devices]
         given = [device for start in plan.starts for device in start.devices]
         wanted = planner.collected(plan, turn.inventory)
-        return Placement(plan.first, wanted, outlook, pending + given, given)
+        free = planner.free_devices(view, turn.inventory).difference(given) if outlook.ahead else ()
+        is_left = not {*wanted}.isdisjoint(free)
+        return Placement(plan.first, wanted, outlook, pending + given, given, is_yielding, is_left)
+
+    def _wake_at(self, at: int | None, reason: str, now: int) -> None:
+        """Set a timer for a time, at most one for each reason."""
+        if at is not None and not now < self._wakes_at.get(reason, 0) <= at:
+            self._wakes_at[reason] = min(at, now + int(LONGEST_TIMER_S * 1000))
+            self.waits.later((self._wakes_at[reason] - now) / 1000, lambda: self._wake_for(reason))
+
+    def _wake_for(self, reason: str) -> None:
+        # The timer may be early by the clock of `now_ms`; then it is set again.
+        self._wakes_at.pop(reason, None)
+        self._wake_soon()
+
+    def _ring(self) -> None:
+        """Look at the line because somebody new waits; a flood of rings costs ten turns a second at most."""
+        self._wake_soon()
+        self.waits.later(RING_EVERY_S, lambda: self.line.listen_again(self._ring))
 
     def _hold_back(self, outlook: Outlook, active: Sequence[Active]) -> Mapping[DeviceId, Occupant]:
         """Return the holders of devices, including devices that must be read again before they are assigned."""
@@ -375,6 +440,22 @@ class QueueThread:
         if len(held) > len(outlook.held):
             self.request_reading()
         return held
+
+    def _lendable(self, outlook: Outlook, heads: Sequence[WaitingJob]) -> frozenset[DeviceId]:
+        """Return the devices with idle leases, if a job waits that may use them; have them read if that is too old."""
+        if self.line.idle_after_s is None or not any(job.is_evictable and job.request.gpus for job in heads):
+            return frozenset()
+        if not self.devices.is_fresh:
+            self.request_reading()
+        return self.lendable(outlook.held) - outlook.lent
+
+    def lendable(self, held: Mapping[DeviceId, Occupant]) -> frozenset[DeviceId]:
+        """Return those of the held devices that root lends to evictable jobs, because their leases are idle."""
+        after_s = self.line.idle_after_s
+        if after_s is None:
+            return frozenset()
+        ordinary = [device for device, who in held.items() if not who.is_evictable and not who.lent_to]
+        return self.devices.lendable(after_s).intersection(ordinary)
 
     def _outlook(self, turn: Turn, active: list[Active]) -> Outlook | None:
         """Read the machine's state; if that fails, return None, and nothing starts until the retry."""
@@ -386,23 +467,59 @@ class QueueThread:
             self.backoff.pause_queue(error.message.rstrip("."))
         return None
 
-    def _expect(self, now: int) -> None:
-        """Set a timer for the next begin time, at most one."""
-        begin_at = self.store.next_begin(now)
-        if begin_at is not None and not now < self._wakes_at <= begin_at:
-            self._wakes_at = min(begin_at, now + int(LONGEST_TIMER_S * 1000))
-            self.waits.later((self._wakes_at - now) / 1000, self._wake_soon)
+    def _mark_reserved(self, inventory: Inventory, now: int) -> Inventory:
+        """Return the inventory with what is reserved; set a timer for the next change of that."""
+        try:
+            inventory, change_at = self.line.with_reservations(inventory, self.policy.assumed_s, now)
+        except (OSError, MachineError) as error:
+            log.error("the reservations: %s", error)
+            return inventory
+        self._wake_at(change_at, "reservation", now)
+        return inventory
 
-    def _stand(self, turn: Turn, placement: Placement) -> None:
+    @property
+    def bounding_policy(self) -> Policy:
+        """Return the policy with what the quotas of projects bound. From any thread."""
+        return replace(self.policy, project_hours=self.project_hours) if self.project_hours else self.policy
+
+    def _count_hours(self, active: Sequence[Active], now: int) -> None:
+        """Count the GPU-hours of projects with a quota of them; look again soon while one is used up."""
+        quotas = self.policy.project_quotas.items()
+        most = {name: quota.gpu_hours_per_week for name, quota in quotas if quota.gpu_hours_per_week is not None}
+        self.project_hours = self._week_use.hours(active, now) if most else {}
+        is_used_up = any(self.project_hours.get(name, 0.0) >= hours for name, hours in most.items())
+        if is_used_up and not self._looks_at_hours:
+            self._looks_at_hours = True
+            self.waits.later(LONGEST_TIMER_S, self._look_at_hours)
+
+    def _look_at_hours(self) -> None:
+        self._looks_at_hours = False
+        self._wake_soon()
+
+    def in_order(self, heads: list[WaitingJob], active: Sequence[Active], now: int) -> list[WaitingJob]:
+        """Return waiting jobs with the turn of their projects, if these take turns. From any thread."""
+        if not self.settings.fair_projects:
+            return heads
+        return views.by_project(heads, self.project_use.now_s(active, now))
+
+    def _observe(self) -> None:
+        """Record who has devices; a failure here costs nobody a device."""
+        try:
+            if self.line.observe():
+                self.store.keep_people(self.line.people_days())
+        except (OSError, MachineError) as error:
+            log.error("the record of device time: %s", error)
+
+    def _stand(self, placement: Placement) -> None:
         """Update our place in the line and watch obstacles; a failure here only delays a wake-up."""
         try:
             request = placement.first.request if placement.first else None
             self.line.update_ticket(placement.wanted, request, placement.pending)
-            if placement.first is None:
+            if placement.first is None and not placement.outlook.bounds and not placement.is_yielding:
                 return
             if self.line.watch(placement.outlook, self._wake_soon):
                 self._wake_soon()
-            elif (again_s := self.line.look_again_s(time.monotonic())) is not None:
+            elif (again_s := self.line.look_again_s(time.monotonic(), placement.is_left)) is not None:
                 self.waits.later(again_s, self._wake_soon)
         except (OSError, DibsError) as error:
             log.error("the machine-wide line: %s", error)

@@ -5,21 +5,24 @@ Also helpers for verbs that select jobs: find them, and report the result for ea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from dibs.engines.job_files import JobFiles
 from dibs.engines.local import Local
+from dibs.engines.remote import Remote
 from dibs.errors import NotFound
 from dibs.model import lifecycle, selectors
 from dibs.model.devices import Inventory
-from dibs.model.jobs import Job, JobId
+from dibs.model.jobs import AUTO, Job, JobId
 from dibs.runner.attempts import Shim
 from dibs.runner.records import RunningCommand
 from dibs.scheduling.views import Policy
 from dibs.store.writer import Reader, Store
+from dibs.system.refusals import Refusal
 from dibs.system.settings import Settings
 
 T = TypeVar("T")
@@ -37,52 +40,56 @@ FROM_COPY = "the queue was restored from a copy"
 
 
 @dataclass(frozen=True, slots=True)
-class StartRunner:
-    """Start the runner of a placed job."""
+class Effect:
+    """What is carried out for a job after the commit."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StartRunner(Effect):
+    """Start the runner of a placed job."""
+
+    #: Whether its devices are lent to it, while their leases are idle.
+    is_loan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Effect):
     """Send an order to a job's runner; if a runner to stop is gone, end its leftover processes."""
 
-    job: Job
     line: str
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Effect):
     """Examine the job again when its runner ends."""
 
-    job: Job
     #: None: another process is just deciding about the start; examine it again soon.
     shim: Shim | None
 
 
 @dataclass(frozen=True, slots=True)
-class WatchOrphan:
+class WatchOrphan(Effect):
     """Examine the job again when its command ends; its runner is gone."""
 
-    job: Job
     running: RunningCommand | None
 
 
-@dataclass(frozen=True, slots=True)
-class EndLeftovers:
+class EndLeftovers(Effect):
     """End leftover processes of a job whose runner is gone."""
 
-    job: Job
 
-
-@dataclass(frozen=True, slots=True)
-class EndDisobedient:
+class EndDisobedient(Effect):
     """End the runner of a job, and what it left, if it was stopped and did not obey a stop order in time."""
 
-    job: Job
+
+class Send(Effect):
+    """Have the engine of a placed job start it."""
 
 
-Effect = StartRunner | Order | Watch | WatchOrphan | EndLeftovers | EndDisobedient
+class Adopt(Effect):
+    """Follow the start of a job on an engine, which an earlier daemon sent or was about to send."""
 
 
 @dataclass(slots=True)
@@ -98,6 +105,8 @@ class Turn:
     now: int
     #: The time of the previous turn, which handled everything that was due by then.
     since: int = 0
+    #: The engines that others operate, by name.
+    remotes: Mapping[str, Remote] = field(default_factory=dict)
     #: Carried out after the commit.
     effects: list[Effect] = field(default_factory=list)
     #: Jobs whose displayed state changed.
@@ -108,24 +117,33 @@ class Turn:
     finished_for_good: list[Job] = field(default_factory=list)
     #: Jobs whose command began: the machine accepts starts.
     begun: list[Job] = field(default_factory=list)
+    #: Jobs that were evicted: what their checkpoints kept must be read from their files.
+    evicted: list[Job] = field(default_factory=list)
     #: WaitingJob jobs whose dependencies must be judged again.
     needs_check: list[JobId] = field(default_factory=list)
+    #: Jobs whose start was refused on a node of an engine, and why.
+    refused: list[tuple[Job, Refusal]] = field(default_factory=list)
     #: Jobs that shared a GPU, ran out of memory and are retried.
     retry_alone: list[JobId] = field(default_factory=list)
 
     @property
     def has_unread_numbers(self) -> bool:
-        """Tell whether a job finished and its numbers must be read from its files."""
-        return any(job.spec.sweep_id is not None or job.spec.metrics for job in self.finished)
+        """Tell whether numbers or checkpoints of a job must be read from its files."""
+        is_watched = any(job.spec.request.evictable == AUTO for job in self.begun)
+        return (
+            is_watched
+            or bool(self.evicted)
+            or any(job.spec.sweep_id is not None or job.spec.metrics for job in self.finished)
+        )
 
     def mark(self) -> tuple[int, ...]:
         """Return the state of this turn for `undo`: the lengths of its lists, which only grow."""
-        return tuple([len(getattr(self, name)) for name in LISTS])
+        return tuple(map(len, _lists(self)))
 
     def undo(self, mark: tuple[int, ...]) -> None:
         """Remove everything after `mark`, as the store does when a step fails."""
-        for name, length in zip(LISTS, mark, strict=True):
-            del getattr(self, name)[length:]
+        for grown, length in zip(_lists(self), mark, strict=True):
+            del grown[length:]
 
     def record(self, job: Job, event: lifecycle.Event, detail: str = "") -> Job:
         """Record an event and mark the job as changed."""
@@ -136,8 +154,8 @@ class Turn:
         return moved
 
 
-#: The fields of a turn that its work appends to.
-LISTS = tuple(each.name for each in fields(Turn) if each.default_factory is list)
+#: Returns the fields of a turn that its work appends to.
+_lists = attrgetter(*(each.name for each in fields(Turn) if each.default_factory is list))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dibs.errors import MachineError, UserError
+from dibs.engines import remote_starts
+from dibs.errors import Impossible, MachineError, NotAllowed, UserError
 from dibs.jobqueue import turns
 from dibs.jobqueue.turns import Turn
-from dibs.model import environment, fields, path_templates, selectors, units
+from dibs.model import environment, fields, path_templates, selectors, suggestions, units
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import After, JobId, Member, Request, When, default_name
+from dibs.model.jobs import LOCAL, NO, After, CommandLines, JobId, Member, Request, When, default_name
 from dibs.scheduling import feasibility
 from dibs.system import commands
 
-#: Jobs in one submission.
-MOST_AT_ONCE = 100_000
+#: Jobs in one submission, and in one that has a command line for each and nothing else.
+MOST_AT_ONCE, MOST_LINES = 100_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class Submission:
     time_limit_s: float | None = None
     vram: int = 0
     ignore_foreign: bool = False
+    #: One of `jobs.EVICTABLE`; None: as configured.
+    evictable: str | None = None
+    #: None: that of the settings.
+    engine: str | None = None
     #: Selectors of the jobs it depends on, and the required outcome.
     after: tuple[tuple[str, When], ...] = ()
     #: The captured environment; None: none came with it.
@@ -58,7 +63,9 @@ class Submission:
     def shape(self) -> tuple[object, ...]:
         """Return everything that determines its request."""
         devices = self.gpus, self.gpu_ids, self.prefer, self.gpu_type, self.vram, self.ignore_foreign
-        return *devices, self.cpus, self.mem, self.time_limit_s
+        # The default engine depends on the project, and an engine may refuse its own options.
+        engine = self.engine, self.spec.project, self.spec.engine_options, self.spec.overflow
+        return *devices, self.cpus, self.mem, self.time_limit_s, self.evictable, *engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,8 @@ def check_submission(submission: Submission, names: Sequence[str] = path_templat
     check_warn(submission)
     for option, template in (("--output", spec.output), ("--stderr", spec.stderr)):
         if template is not None:
-            _check_template(option, template, names)
+            with suggestions.inside(option):
+                path_templates.check(template, names)
     plain = (getattr(spec, field.name) for field in fields.PLAIN)
     texts = [spec.cwd, *spec.tags, *(text for text in plain if isinstance(text, str))]
     for text in (*texts, *(word for pair in spec.env for word in pair)):
@@ -110,19 +118,17 @@ def check_warn(submission: Submission) -> None:
     if warn is None:
         return
     if submission.time_limit_s is None:
-        raise UserError("--signal warns before the time limit, and there is none.", "Add --time 2h, say.")
+        if submission.evictable in (None, NO):
+            raise UserError(
+                "--signal warns before the time limit or an eviction, and there is none.",
+                "Add --time 2h or --evictable.",
+            )
+        return
     if warn.before_s >= submission.time_limit_s:
         raise UserError(
             f"--signal comes {units.format_duration(warn.before_s)} before the time limit, "
             f"which is {units.format_duration(submission.time_limit_s)}."
         )
-
-
-def _check_template(option: str, template: str, names: Sequence[str]) -> None:
-    try:
-        path_templates.check(template, names)
-    except UserError as error:
-        raise UserError(f"{option} {error.message}", error.hint) from None
 
 
 def check_command(spec: JobSpec) -> None:
@@ -170,8 +176,9 @@ def check(turn: Turn, submissions: Sequence[Submission]) -> Checked:
     count = sum(submission.count for submission in submissions)
     if not count:
         raise UserError("expected at least one job, got none.")
-    if count > MOST_AT_ONCE:
-        raise UserError(f"expected at most {MOST_AT_ONCE:,} jobs at once, got {count:,}.", "Submit them in parts.")
+    most = MOST_LINES if all(isinstance(each.members, CommandLines) for each in submissions) else MOST_AT_ONCE
+    if count > most:
+        raise UserError(f"expected at most {most:,} jobs at once, got {count:,}.", "Submit them in several calls.")
     checked = Checked()
     for submission in submissions:
         if submission.shape not in checked.requests:
@@ -195,6 +202,10 @@ def needs_of(turn: Turn, words: tuple[tuple[str, When], ...]) -> tuple[After, ..
 
 def request_of(submission: Submission, turn: Turn, notes: list[str], who: str = "the job") -> Request:
     """Return the request of a submission; refuse one that this machine can never satisfy. `who` names it in errors."""
+    engine = submission.engine or turn.settings.engine_for(submission.spec.project)
+    if engine != LOCAL:
+        return _remote_request(submission, turn, engine, who, "--engine")
+    _check_overflow(submission, turn, who)
     inventory = turn.inventory
     if (submission.gpu_ids or submission.prefer) and not inventory.is_known:
         raise MachineError(f"the GPUs are not known yet ({inventory.problem or 'the driver has not answered'}).")
@@ -209,11 +220,77 @@ def request_of(submission: Submission, turn: Turn, notes: list[str], who: str = 
         has_none = inventory.is_known and not inventory.devices
         gpus = 0 if has_none and not submission.gpu_type else 1
         if gpus == 0:
-            notes.append("this machine has no GPU: the job asks for none (pretend ones: DIBS_DEVICES=fake:4)")
+            notes.append("this machine has no GPUs, so the job gets none (pretend GPUs: DIBS_DEVICES=fake:4)")
     if submission.spec.vram_enforce and not submission.vram:
         raise UserError("--vram-enforce expected --vram beside it, got none.", "Say how much, as in --vram 18G.")
+    limit_s = submission.time_limit_s
+    if limit_s is None and gpus and (longest_s := feasibility.longest_s(turn.policy.quotas)) is not None:
+        limit_s = longest_s
+        notes.append(f"time limit {units.format_duration(longest_s)}: the longest that your quota allows")
     kind = (tuple(sorted(gpu_ids)), prefer, submission.gpu_type) if gpus else ((), (), None)
-    use = (submission.vram, submission.ignore_foreign) if gpus else (0, False)
-    request = Request(gpus, *kind, submission.cpus, submission.mem, submission.time_limit_s, *use)
+    evictable = turn.settings.evictable if submission.evictable is None else submission.evictable
+    use = (submission.vram, submission.ignore_foreign, evictable) if gpus else (0, False, NO)
+    request = Request(gpus, *kind, submission.cpus, submission.mem, limit_s, *use)
     feasibility.check_possible(request, inventory, turn.policy, who)
+    if (quota := turn.policy.project_quotas.get(submission.spec.project)) is not None:
+        feasibility.check_quotas(request, [(f"the quota of project {submission.spec.project}", quota)], who)
     return request
+
+
+def _remote_request(submission: Submission, turn: Turn, engine: str, who: str, option: str) -> Request:
+    """Return the request of a submission on an engine that others operate, or refuse it; `option` names the engine."""
+    _check_engine(turn, engine, option)
+    here_only = {
+        "--gpu-ids": submission.gpu_ids,
+        "--prefer": submission.prefer,
+        "--vram": submission.vram,
+        "--ignore-foreign": submission.ignore_foreign,
+        "--strict-gpus": submission.spec.strict_gpus,
+        "--vram-enforce": submission.spec.vram_enforce,
+        "--no-wait": submission.spec.no_wait,
+        "--evictable": submission.evictable not in (None, NO),
+    }
+    for name, value in here_only.items():
+        if value:
+            raise UserError(f"{name} is about this machine's GPUs; {engine} chooses its own.", f"Leave {name} out.")
+    if option == "--engine" and submission.spec.overflow is not None:
+        raise UserError(f"--overflow is for jobs that wait on this machine; this one waits on {engine}.")
+    remote = turn.remotes[engine]
+    if submission.spec.engine_options and remote.engine.kind != "slurm":
+        raise UserError(f"--slurm is for engines of kind slurm; {engine} is of kind {remote.engine.kind}.")
+    gpus = 1 if submission.gpus is None else submission.gpus
+    gpu_type = submission.gpu_type if gpus else None
+    request = Request(gpus, (), (), gpu_type, submission.cpus, submission.mem, submission.time_limit_s, engine=engine)
+    needs = remote_starts.needs_of(request, submission.spec.engine_options, remote.packer.engine, turn.settings.grace)
+    why = remote.refuse(needs)
+    if why is not None:
+        raise Impossible(f"{who} cannot run on {engine}: {why}.", "`dibs engines` lists what the nodes have.")
+    return request
+
+
+def _check_engine(turn: Turn, engine: str, option: str) -> None:
+    """Refuse an engine that does not exist, or cannot be used."""
+    if engine in turn.remotes:
+        return
+    known = turn.settings.engines.get(engine)
+    if known is None:
+        names = ", ".join((LOCAL, *turn.remotes))
+        hint = f"To add it: dibs config set engines.{engine}.kind slurm" if engine.isidentifier() else ""
+        raise UserError(f'{option} expected one of {names}, got "{engine}".', hint)
+    if known.problem is not None:
+        raise NotAllowed(f"{engine} cannot be used: {known.problem}.", "Set it with `dibs config set`.")
+    raise UserError(f"the daemon does not know {engine} yet.", "Type: dibs daemon restart (jobs are not affected)")
+
+
+def _check_overflow(submission: Submission, turn: Turn, who: str) -> None:
+    """Refuse an overflow that could not happen."""
+    spec = submission.spec
+    if spec.overflow is None:
+        if spec.overflow_after_s is not None:
+            raise UserError("--overflow-after says when, but not where to.", "Add --overflow NAME.")
+        if spec.engine_options:
+            raise UserError("--slurm is for jobs on a Slurm cluster; this one runs here.", "Add --engine NAME.")
+        return
+    if spec.overflow == LOCAL:
+        raise UserError("--overflow expected a cluster, got local, where the job already waits.")
+    _remote_request(submission, turn, spec.overflow, who, "--overflow")

@@ -5,34 +5,34 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.daemon import seen_time
+from dibs.daemon.cleanup import MARKS, SeenTime
 
 KEEP_FOR_S = 160.0
 LIVES = st.lists(st.tuples(st.floats(0, 500), st.integers(0, 10)), max_size=60)
 
 
-def lived(*steps: tuple[float, int]) -> seen_time.SeenTime:
+def lived(*steps: tuple[float, int]) -> SeenTime:
     """Return the seen time after steps of seconds, each with the events in between."""
-    seen, event = seen_time.read(None, 0), 0
+    seen, event = SeenTime.read(None, 0), 0
     for seconds, more in steps:
         event += more
-        seen = seen_time.later(seen, seconds, event, KEEP_FOR_S)
-        seen = seen_time.read(seen_time.written(seen), 0)
+        seen = seen.later(seconds, event, KEEP_FOR_S)
+        seen = SeenTime.read(seen.written(), 0)
     return seen
 
 
 def test_at_first_everything_counts_as_new() -> None:
-    assert seen_time.event_before(seen_time.read(None, 41), 1.0) == 0
+    assert SeenTime.read(None, 41).event_before(1.0) == 0
 
 
 def test_events_before_the_first_daemon_become_old_after_enough_seen_time() -> None:
-    seen = seen_time.later(seen_time.read(None, 41), KEEP_FOR_S, 50, KEEP_FOR_S)
-    assert seen_time.event_before(seen, KEEP_FOR_S) == 41
+    seen = SeenTime.read(None, 41).later(KEEP_FOR_S, 50, KEEP_FOR_S)
+    assert seen.event_before(KEEP_FOR_S) == 41
 
 
 @given(LIVES)
 def test_no_event_is_old_before_that_much_time_was_seen(steps: list[tuple[float, int]]) -> None:
-    event = seen_time.event_before(lived(*steps), KEEP_FOR_S)
+    event = lived(*steps).event_before(KEEP_FOR_S)
     counted = 0
     for place, (_, more) in enumerate(steps):
         counted += more
@@ -45,11 +45,11 @@ def test_no_event_is_old_before_that_much_time_was_seen(steps: list[tuple[float,
 def test_an_event_becomes_old_at_most_a_sixteenth_late(steps: list[tuple[float, int]]) -> None:
     seen = lived(*steps)
     last = sum(more for _, more in steps)
-    for _ in range(seen_time.MARKS + 2):
-        seen = seen_time.later(seen, KEEP_FOR_S / seen_time.MARKS + 0.01, last, KEEP_FOR_S)
-    assert seen_time.event_before(seen, KEEP_FOR_S) == last
+    for _ in range(MARKS + 2):
+        seen = seen.later(KEEP_FOR_S / MARKS + 0.01, last, KEEP_FOR_S)
+    assert seen.event_before(KEEP_FOR_S) == last
 
 
 @given(LIVES)
 def test_few_times_are_stored(steps: list[tuple[float, int]]) -> None:
-    assert len(lived(*steps).moments) <= seen_time.MARKS + 2
+    assert len(lived(*steps).moments) <= MARKS + 2
