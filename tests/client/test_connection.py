@@ -7,8 +7,11 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from bench import PATIENCE_S, Bench, wait_for
-from dibs.client import daemon_process
+from dibs import errors
+from dibs.client import connection, daemon_process
 from dibs.system import locks, paths
 
 #: Holds the daemon's lock until its stdin ends, like a daemon that recovers a large queue before it listens.
@@ -38,6 +41,35 @@ def test_a_daemon_that_is_not_ready_yet_is_waited_for(bench: Bench) -> None:
         holder.communicate()
         adding.join(PATIENCE_S)
     assert [(each.returncode, each.stdout) for each in done] == [(0, "1\n")]
+
+
+#: Takes the daemon's lock, says why it fails, and holds the lock until its stdin ends, as on a busy machine.
+FAILING = """
+import fcntl, os, sys
+lock = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.write(int(sys.argv[2]), b"the reason\\n")
+os.close(int(sys.argv[2]))
+sys.stdin.read()
+"""
+
+
+def test_a_daemon_that_has_said_why_it_fails_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.home.mkdir(mode=0o700)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def spawn(environ: object, tell: int) -> int:
+        program = [sys.executable, "-c", FAILING, str(paths.daemon_lock(bench.home)), str(tell)]
+        started.append(subprocess.Popen(program, stdin=subprocess.PIPE, pass_fds=[tell]))
+        return started[-1].pid
+
+    queue = connection.connect(bench.environ)
+    monkeypatch.setattr(type(queue), "spawn", lambda self, environ, tell: spawn(environ, tell))
+    with pytest.raises(errors.NoDaemon, match="could not be started: the reason"):
+        queue.start()
+    (program,) = started
+    assert daemon_process.lock_holder(bench.home) == program.pid
+    program.communicate()
 
 
 def test_an_interpreter_that_cannot_be_executed_is_named(bench: Bench) -> None:

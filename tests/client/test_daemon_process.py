@@ -15,7 +15,7 @@ import pytest
 from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import daemon_process
 from dibs.client.daemon_process import HUNG_AFTER_S, Look
-from dibs.system import paths, processes
+from dibs.system import locks, paths, processes
 
 #: A program in the place of a daemon: it holds the lock, listens, and then does what the test says.
 PROGRAM = """
@@ -144,6 +144,18 @@ def _holds(pid: int, bench: Bench) -> bool:
     lock = str(paths.daemon_lock(bench.home))
     names = os.listdir(f"/proc/{pid}/fd")
     return any(os.readlink(f"/proc/{pid}/fd/{name}") == lock for name in names)
+
+
+def test_the_holder_is_found_where_the_table_of_locks_has_another_device(
+    bench: Bench, pretend: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on btrfs; processes that lock files of the same number elsewhere are no holders."""
+    lock = paths.daemon_lock(bench.home).stat()
+    table = {"00:1f:1": [1], f"00:1f:{lock.st_ino}": [os.getpid(), pretend.pid], f"00:1f:1{lock.st_ino}": [2]}
+    assert locks.with_inode(table, lock.st_ino) == [os.getpid(), pretend.pid]
+    monkeypatch.setattr(locks, "flocked", lambda: table)
+    assert daemon_process.lockers(bench.home) == [pretend.pid]
+    assert daemon_process.lock_holder(bench.home) == pretend.pid
 
 
 def test_a_connection_is_retried_while_the_backlog_is_full(bench: Bench, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_working_interpreter_is_no_problem() -> None:
 def test_a_missing_or_broken_interpreter_is_named(tmp_path: Path) -> None:
     python = tmp_path / "python"
     assert machine_limits.interpreter(str(python)) == (
-        f"{python} is gone: no daemon and no job can be started",
+        f"{python} is missing: no daemon or job can be started",
         "Install dibs again.",
     )
     python.write_text("#!/bin/sh\nexit 3\n")
@@ -56,7 +56,7 @@ def test_a_daemon_whose_interpreter_was_removed_is_reported(tmp_path: Path) -> N
             program.unlink()
             gone = machine_limits.daemon_interpreter(process.pid)
             assert gone is not None
-            assert gone[0] == f"{program}, with which the daemon starts jobs, cannot be executed any more"
+            assert gone[0] == f"{program}, the daemon's interpreter for starting jobs, cannot be executed any more"
             shutil.copy("/bin/true", program)
             replaced = machine_limits.daemon_interpreter(process.pid)
             assert replaced is not None

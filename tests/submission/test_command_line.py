@@ -62,7 +62,7 @@ def jobs(draw: some.DrawFn) -> JobSpec:
         some.sampled_from(["echo a && echo b", "python train.py --lr 0.1", "A=1 env | cat", "--help me", "A=1"])
     )
     retries = draw(some.integers(0, 5))
-    troubles = draw(some.sets(some.sampled_from(Trouble), min_size=1))
+    troubles = draw(some.sets(some.sampled_from(Trouble) | some.integers(1, 255), min_size=1))
     needs = draw(some.sets(some.tuples(some.integers(1, 99), some.sampled_from(When)), max_size=3))
     order = list(job_options.AFTER_WHEN)
     limit_s = request.limit_s
@@ -86,7 +86,7 @@ def jobs(draw: some.DrawFn) -> JobSpec:
         ),
         begin_at=draw(some.none() | some.integers(LATER, LATER * 2)),
         retries=retries,
-        retry_on=tuple(t for t in Trouble if t in troubles) if retries else kept,
+        retry_on=tuple(troubles) if retries else kept,
         warn=draw(some.none() | some.just(Warn("USR1", 1.5))) if can_warn else None,
         wait_tree=draw(some.booleans()),
         metrics=draw(some.just(()) | some.just((("loss", "loss=([0-9.]+)"),))),

@@ -61,6 +61,10 @@ class Job(TypedDict):
     tags: list[str]
     engine: str
     engine_ref: str | None
+    node: str | None
+    engine_options: str
+    overflow: str | None
+    overflow_after_s: float | None
     remark: str | None
     dir: str | None
     batch: int | None
@@ -71,6 +75,11 @@ class Job(TypedDict):
     strict_gpus: bool
     vram_enforce: bool
     comment: str | None
+    group: str
+    evictable: bool | str
+    evictions: int
+    saved_s: float
+    lost_s: float
     metric: dict[str, str]
     notifies: bool
     request: DeviceRequest
@@ -99,6 +108,7 @@ class Place(TypedDict):
     user: str | None
     holders: list[Share]
     reserved_for: int | None
+    kept_by: str | None
 
 class Machine(TypedDict):
     """The machine in one line; `disk` warns about a full disk, `starts` says why the machine refuses starts."""
@@ -155,6 +165,8 @@ class Attempt(TypedDict):
     gpu_indices: list[int]
     started_at: str | None
     finished_at: str
+    engine: str
+    node: str | None
     log: str
 
 class ExpectedStart(TypedDict):
@@ -240,7 +252,7 @@ class DryRun(TypedDict):
     unknown: Unknown | None
 
 class HeldJobs(TypedDict):
-    """Jobs that are held for the same reason, and what lets them continue."""
+    """Jobs that are held for the same reason, and what releases them."""
 
     jobs: int
     reason: str
@@ -256,6 +268,20 @@ class WaitSummary(TypedDict):
     mark: str
     held: list[HeldJobs]
     expected_end: str | None
+
+class NamedGroup(TypedDict):
+    """A named group of jobs; `at_once`: how many of them run at once, null: any number."""
+
+    name: str
+    at_once: int | None
+    paused: bool
+    active: int
+    waiting: int
+
+class NamedGroups(TypedDict):
+    """The groups that have a rule or an unfinished job."""
+
+    groups: list[NamedGroup]
 
 class Process(TypedDict):
     """A process that the driver reports on a GPU."""
@@ -274,6 +300,8 @@ class Holder(TypedDict):
     job: str | None
     since: str | None
     vram: int | None
+    evictable: bool
+    loan: bool
 
 class Blocked(TypedDict):
     """Who keeps a GPU from everybody without holding it, and what ends that; null: hidden from this user."""
@@ -285,7 +313,10 @@ class Blocked(TypedDict):
     fix: str
 
 class Gpu(TypedDict):
-    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job."""
+    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
+
+    `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
+    """
 
     index: int
     id: str
@@ -311,9 +342,12 @@ class Gpu(TypedDict):
     state: str
     holders: list[Holder]
     idle_since: str | None
+    unused_since: str | None
+    is_idle: bool
     waiters: int
     blocked: Blocked | None
     reserved_for: int | None
+    kept_by: str | None
 
 class Waiter(TypedDict):
     """Somebody in the machine-wide line for GPUs."""
@@ -323,6 +357,7 @@ class Waiter(TypedDict):
     gpus: int
     vram: int | None
     devices: list[str]
+    since: str
 
 class Gpus(TypedDict):
     """Every GPU of this machine, and who waits for some; `starts` says why the machine refuses starts."""
@@ -332,6 +367,13 @@ class Gpus(TypedDict):
     problem: str | None
     restriction: str | None
     starts: str | None
+
+class DrainState(TypedDict):
+    """Why a GPU is drained; null if it is not."""
+
+    id: str
+    index: int
+    drained: str | None
 
 class Daemon(TypedDict):
     """Who serves here."""
@@ -349,3 +391,117 @@ class Reload(TypedDict):
     """The settings that have changed in the files but need a restart of the daemon."""
 
     needs_restart: list[str]
+
+class Lane(TypedDict):
+    """A GPU of the picture; one that is gone has no index."""
+
+    gpu_id: str
+    index: int | None
+    name: str
+
+Bar = TypedDict(
+    "Bar",
+    {
+        "job": int,
+        "name": str,
+        "attempt": int,
+        "gpu_ids": list[str],
+        "from": str,
+        "to": str | None,
+        "state": str,
+        "is_plan": bool,
+        "expected_end": str | None,
+        "sweep": str | None,
+    },
+)
+
+class Timeline(TypedDict):
+    """What ran, runs and would run where; `more`: there is more history than was returned."""
+
+    lanes: list[Lane]
+    bars: list[Bar]
+    more: bool
+    now: str
+
+class EngineNode(TypedDict):
+    """A machine of an engine; `free_gpus` null: the engine does not say."""
+
+    name: str
+    up: bool
+    gpus: int
+    free_gpus: int | None
+    gpu_type: str
+    cpus: int
+    mem: int
+    jobs: list[int]
+
+class Engine(TypedDict):
+    """Where jobs run. `state`: ready, unreachable, incomplete (see `problem`), or restart (the daemon must read it)."""
+
+    name: str
+    kind: str
+    state: str
+    problem: str | None
+    since: str | None
+    gpus: int
+    free_gpus: int | None
+    queued: int
+    waiting: int
+    running: int
+    nodes: list[EngineNode]
+    seen_at: str | None
+
+class Engines(TypedDict):
+    """All engines, this machine first."""
+
+    engines: list[Engine]
+
+class StartScript(TypedDict):
+    """What a job's engine gets, as text that a person can use."""
+
+    engine: str
+    text: str
+
+class Sum(TypedDict):
+    """GPU time of jobs on a day, and how much of it was observed and idle."""
+
+    day: str
+    project: str
+    sweep: str | None
+    gpu_s: float
+    watched_s: int
+    idle_s: int
+    group: str
+    used_s: float
+    jobs: int
+    waited_s: float
+
+class PersonDay(TypedDict):
+    """GPU time of a user on a day, which is one of UTC; through every way to a GPU."""
+
+    day: str
+    user: str
+    gpu_s: float
+
+class Summary(TypedDict):
+    """A summary of all values of a metric."""
+
+    min: float
+    max: float
+    mean: float
+    count: int
+
+class Run(TypedDict):
+    """A run of a sweep; `job` is null if the job was deleted."""
+
+    job: int | None
+    attempt: int
+    index: int
+    params: dict[str, Any]
+    state: str
+    cause: str | None
+    numbers: dict[str, float | None]
+    summaries: dict[str, Summary]
+    started_at: str | None
+    finished_at: str | None
+    engine: str | None

@@ -22,6 +22,7 @@ from dibs import errors
 from dibs.client import daemon_process
 from dibs.errors import MachineError, NoDaemon
 from dibs.system import paths
+from dibs.system.lean import closing_fd
 
 #: Seconds until a new daemon must answer; a cold interpreter on a loaded machine needs several.
 START_FOR_S = 30
@@ -31,12 +32,12 @@ ANSWER_FOR_S = 60
 LOOK_EVERY_S = 0.05
 #: Variables that an automatically started daemon inherits; all others belong to one shell, not to the queue.
 KEPT_NAMES = ("HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
-KEPT_PREFIXES = ("XDG_", "DIBS_")
+KEPT_PREFIXES = ("XDG_", "DIBS_", "RAY_AUTH_TOKEN")
 #: Variables of a job: a daemon that is started from inside a job must not inherit them.
 JOB_NAMES = (
     "DIBS_JOB_ID", "DIBS_JOB_NAME", "DIBS_PROJECT", "DIBS_ATTEMPT", "DIBS_JOB_DIR", "DIBS_GPU_INDICES",
     "DIBS_CHECKPOINT_DIR", "DIBS_REPORT", "DIBS_PORT", "DIBS_SWEEP", "DIBS_INDEX", "DIBS_PARAMS", "DIBS_RUN_DIR",
-    "DIBS_STOP", "DIBS_WARN", "DIBS_PYTHON",
+    "DIBS_STOP", "DIBS_WARN", "DIBS_PYTHON", "DIBS_CALLS",
 )  # fmt: skip
 
 Query = Sequence[tuple[str, str]]
@@ -68,11 +69,27 @@ class Client:
             sock.sendall(self._request("GET", path, query, None))
         except ConnectionError:
             sock.close()
-            raise NoDaemon("the daemon went away while it was asked.") from None
+            raise NoDaemon("the connection to the daemon was lost.") from None
         except NoDaemon:
             sock.close()
             raise
         return PendingResponse(sock)
+
+    def stream(self, path: str, patience_s: float) -> socket.socket:
+        """Send a GET whose answer does not end; never starts a daemon. The caller reads and closes the connection."""
+        sock = self.connect(patience_s)
+        if sock is None:
+            raise NoDaemon(f"no daemon answers on {self.socket_path}.")
+        try:
+            daemon_process.require_running(daemon_process.listener_of(sock))
+            sock.sendall(self._request("GET", path, (), None))
+        except (TimeoutError, ConnectionError) as error:
+            sock.close()
+            raise unanswered(error, patience_s) from None
+        except NoDaemon:
+            sock.close()
+            raise
+        return sock
 
     def _ask(self, method: str, path: str, query: Query, body: Any, patience_s: float, is_poll: bool = False) -> Any:
         sock = self._connect_or_start(patience_s)
@@ -138,7 +155,7 @@ class Client:
         """Start a daemon unless one answers; of several concurrent callers one starts it and the others wait."""
         if "DIBS_JOB_ID" in self.environ:
             # The daemon would be a child of the job, and would be killed with the job's other processes.
-            raise NoDaemon("no daemon runs, and one started from inside a job would end with it.")
+            raise NoDaemon("no daemon is running, and one started inside a job would end with the job.")
         if self.note and not self.home.exists():
             print(f"dibs: {self.note}", file=sys.stderr)
         self.prepare_home()
@@ -164,18 +181,15 @@ class Client:
     def _require_progress(self, holder: int, until: float) -> None:
         daemon_process.require_running(holder)
         if time.monotonic() > until:
-            text = f"a daemon (pid {holder}) runs but does not listen on {self.socket_path}."
-            raise NoDaemon(text, "Replace it: `dibs daemon restart --force`. Jobs run on.")
+            text = f"a daemon (pid {holder}) is running but does not listen on {self.socket_path}."
+            raise NoDaemon(text, "Replace it: `dibs daemon restart --force`. Jobs keep running.")
 
     @contextlib.contextmanager
     def start_lock(self) -> Iterator[None]:
         """Hold the lock that lets one process at a time start or replace the daemon."""
-        lock = os.open(paths.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
+        with closing_fd(os.open(paths.start_lock(self.home), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(lock)
 
     def _is_answered(self) -> bool:
         """Return whether a daemon answers; a slow one, or one that refuses, counts too.
@@ -201,28 +215,27 @@ class Client:
         import select
 
         ready, tell = os.pipe()
-        self.spawn(daemon_environ(self.environ) | dict(extra), tell)
+        pid = self.spawn(daemon_environ(self.environ) | dict(extra), tell)
         os.close(tell)
-        try:
+        with closing_fd(ready):
             # The pipe closes when the daemon exits, so a failed start is detected at once.
             readable, _, _ = select.select([ready], [], [], START_FOR_S)
             said = os.read(ready, 4096).decode(errors="replace").strip() if readable else "no word from it yet"
-        finally:
-            os.close(ready)
         if said == "ready":
             return True
-        if readable and daemon_process.lock_holder(self.home) is not None:
+        # Ours may still hold the lock while it ends, and has said why.
+        if readable and daemon_process.lock_holder(self.home) not in (None, pid):
             return False
         why = said.rstrip(".") or "it ended at once"
         end = "" if why.endswith("?") else "."
         raise NoDaemon(f"the daemon could not be started: {why}{end}", self._see_log())
 
-    def spawn(self, environ: Mapping[str, str], tell: int) -> None:
-        """Spawn a daemon, which writes one line to the descriptor `tell`: that it is ready, or why it failed."""
+    def spawn(self, environ: Mapping[str, str], tell: int) -> int:
+        """Spawn a daemon, which writes one line to `tell`: that it is ready, or why it failed; return its pid."""
         # Opened here, so that an error of the state folder is not taken for one of the interpreter.
         log = os.open(paths.daemon_log(self.home), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_spawn(
+            return os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-P", "-m", "dibs.daemon", "--ready-fd", "3"],
                 environ,
@@ -259,7 +272,7 @@ class PendingResponse:
         try:
             return _read_answer(self._sock)
         except ConnectionError:
-            raise NoDaemon("the daemon went away while it was asked.") from None
+            raise NoDaemon("the connection to the daemon was lost.") from None
         finally:
             self.close()
 
@@ -289,7 +302,7 @@ def unanswered(error: OSError, patience_s: float = ANSWER_FOR_S) -> MachineError
         return MachineError(
             f"the daemon did not answer within {patience_s:.0f} s.", "See `dibs daemon status` and its log."
         )
-    return NoDaemon("the daemon went away while it was asked.", "Ask again; `dibs status` shows what was kept.")
+    return NoDaemon("the connection to the daemon was lost.", "Try again; `dibs status` shows what was saved.")
 
 
 def cannot_execute(error: OSError) -> NoDaemon:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dibs.errors import NoDaemon
 from dibs.system import paths, processes
-from dibs.system.lean import signal
+from dibs.system.lean import closing_fd, signal
 
 if TYPE_CHECKING:
     # `fast_add` has no other socket at hand.
@@ -49,9 +49,11 @@ class Unresponsive(NoDaemon):
         if state in "Tt":
             what, cure = f"is {MEANINGS[state]} (state {state})", f"Continue it with `kill -CONT {pid}`, or replace it:"
         else:
-            what, cure = f"hangs: it sleeps (state {state}) and reads no requests", "Replace it:"
+            what, cure = f"hangs: it is sleeping (state {state}) and reads no requests", "Replace it:"
         sent = " The request may still be processed." if was_asked else ""
-        super().__init__(f"the daemon (pid {pid}) {what}.{sent}", f"{cure} `dibs daemon restart --force`. Jobs run on.")
+        super().__init__(
+            f"the daemon (pid {pid}) {what}.{sent}", f"{cure} `dibs daemon restart --force`. Jobs keep running."
+        )
         self.pid = pid
         self.what = what
 
@@ -102,15 +104,27 @@ def listener_of(sock: Socket) -> int | None:
 
 
 def lock_holder(home: Path) -> int | None:
-    """Return the pid of the process that holds the daemon's lock; None if nobody does.
+    """Return the pid of the process that holds the daemon's lock; None if nobody does."""
+    return next((pid for pid in lockers(home) if look(pid) is not None), None)
+
+
+def lockers(home: Path) -> list[int]:
+    """Return the pids that the kernel's table names for the daemon's lock.
 
     A child that a dying daemon was forking keeps the lock until its exec; the table names the dead daemon.
     """
     # Imported late: few commands need it.
     from dibs.system import locks
 
-    holders = locks.flocked().get(locks.key_of(str(paths.daemon_lock(home))) or "", [])
-    return next((pid for pid in holders if look(pid) is not None), None)
+    try:
+        lock = os.lstat(paths.daemon_lock(home))
+    except OSError:
+        return []
+    table = locks.flocked()
+    # On btrfs the table has another device than the file, so processes show by what they have open which is meant.
+    return table.get(locks.key(lock), []) or [
+        pid for pid in locks.with_inode(table, lock.st_ino) if _has_open(pid, lock)
+    ]
 
 
 def require_running(pid: int | None) -> None:
@@ -135,7 +149,7 @@ def _state(pid: int) -> str:
 def wait_for_answer(sock: Socket, patience_s: float, *, is_poll: bool = False) -> None:
     """Wait until an answer begins; raise TimeoutError after `patience_s`, or `Unresponsive` as soon as that is proven.
 
-    Whoever waits longer than usual gets a note, except for a poll, which is meant to wait.
+    A client that waits longer than usual gets a note, except for a poll, which is meant to wait.
     """
     pid = listener_of(sock)
     began = time.monotonic()
@@ -191,12 +205,10 @@ def replace(home: Path, deadline_s: float) -> int | None:
         starttime = processes.identity(pid)
         pidfd = None if starttime is None else processes.open_verified(pid, starttime)
         if pidfd is not None:
-            try:
-                if _has_open(pid, paths.daemon_lock(home)):
+            with closing_fd(pidfd):
+                if _has_open(pid, paths.daemon_lock(home).stat()):
                     killed = pid
                     _kill(pidfd, pid, until)
-            finally:
-                os.close(pidfd)
         if time.monotonic() > until:
             raise NoDaemon(f"the lock of the daemon (pid {pid}) is still held.", f"See {paths.daemon_log(home)}.")
         # A child that it was forking keeps the lock until its exec.
@@ -204,14 +216,21 @@ def replace(home: Path, deadline_s: float) -> int | None:
     return killed
 
 
-def _has_open(pid: int, path: Path) -> bool:
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
     """Return whether a process of ours has a file open."""
-    wanted = path.stat()
     folder = f"/proc/{pid}/fd"
     try:
-        return any(os.path.samestat(os.stat(f"{folder}/{name}"), wanted) for name in os.listdir(folder))
+        return any(_is_at(f"{folder}/{name}", wanted) for name in os.listdir(folder))
     except OSError:
-        # It ended, or closed a file meanwhile: the caller looks again.
+        # It ended meanwhile.
+        return False
+
+
+def _is_at(path: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), wanted)
+    except FileNotFoundError:
+        # Closed meanwhile.
         return False
 
 

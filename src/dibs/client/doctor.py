@@ -82,7 +82,7 @@ def run(environ: Mapping[str, str], but_for: Collection[str] = ()) -> list[Findi
         values = settings.load(environ)
         home = paths.home(environ)
     except UserError as error:
-        return [*found, Finding("settings", PROBLEM, error.message, error.hint or "Mend the file or the variable.")]
+        return [*found, Finding("settings", PROBLEM, error.message, error.hint or "Correct the file or the variable.")]
     found.append(_sources(values))
     place = str(values.lease_dir) if values.lease_dir else locks.standard_path()
     patient = Patient(environ, home.path, home.note, values, place)
@@ -152,16 +152,30 @@ def gpus(patient: Patient, driver_s: float = DRIVER_S) -> list[Finding]:
     daemon, whose environment is another one."""
     seen = probe.Probe(patient.values, first_deadline_s=driver_s).read()
     running = queries.identity(patient.queue)
-    if running is None or running["devices"] != patient.values.devices or seen.problem:
+    if running is None or seen.problem:
         return _own_gpus(patient, seen)
+    if running["devices"] != patient.values.devices:
+        text = f"the daemon uses the setting devices = {running['devices']}, this shell {patient.values.devices}"
+        fix = "Jobs get those of the daemon. `dibs daemon restart` lets it use those of this shell."
+        return [Finding("gpus", WARNING, text, fix), *_own_gpus(patient, seen)]
     answer: Gpus = patient.queue.get("/v1/gpus")
     if answer["problem"] is None and len(answer["gpus"]) == len(seen.devices):
-        return _own_gpus(patient, seen)
+        return [*_own_gpus(patient, seen), *_idle_leases(answer)]
     count = len(seen.devices)
     text = answer["problem"] or f"the daemon sees {len(answer['gpus']) or 'none'}"
     if not count:
         return [Finding("gpus", PROBLEM, text, "Try nvidia-smi. If the GPUs are gone: dibs config set devices none")]
     return [Finding("gpus", PROBLEM, f"{text}; this shell sees {count}", _how_to_see(patient.environ))]
+
+
+def _idle_leases(answer: Gpus) -> list[Finding]:
+    """Name the leases whose GPUs have not been used for a while."""
+    found = []
+    for gpu in (gpu for gpu in answer["gpus"] if gpu["is_idle"]):
+        who = ", ".join(f"{one['user'] or 'somebody'} (pid {one['pid'] or '?'})" for one in gpu["holders"])
+        text = f"GPU {gpu['index']} is leased by {who} and has not been used since {gpu['unused_since']}"
+        found.append(Finding("gpus", WARNING, text, "Ask its holder to release it: dibs lease --release."))
+    return found
 
 
 def _how_to_see(environ: Mapping[str, str]) -> str:
@@ -176,17 +190,17 @@ def _how_to_see(environ: Mapping[str, str]) -> str:
 
 def _own_gpus(patient: Patient, seen: Inventory) -> list[Finding]:
     if seen.problem:
-        return [Finding("gpus", PROBLEM, seen.problem, "Try nvidia-smi. Jobs without GPUs run meanwhile.")]
+        return [Finding("gpus", PROBLEM, seen.problem, "Try nvidia-smi. Jobs without GPUs still run.")]
     unwell = [
-        Finding("gpus", WARNING, f"GPU {d.index}: {d.fault}", "Nothing starts there; nvidia-smi -q tells more.")
+        Finding("gpus", WARNING, f"GPU {d.index}: {d.fault}", "No job starts there; see nvidia-smi -q.")
         for d in seen.devices
         if d.fault
     ]
     if seen.restriction:
         unwell.append(Finding("gpus", WARNING, f"restricted: {seen.restriction}", "Unset it to use all GPUs."))
     if not seen.devices:
-        text = "none found; jobs without GPUs run"
-        return [*unwell, Finding("gpus", WARNING, text, "To try dibs with pretend ones: export DIBS_DEVICES=fake:4")]
+        text = "none found; jobs without GPUs still run"
+        return [*unwell, Finding("gpus", WARNING, text, "To try dibs with pretend GPUs: export DIBS_DEVICES=fake:4")]
     unwell += [
         Finding("gpus", PROBLEM, f"{device}: {prepared_folder.MISSING}", "`sudo dibs machine init` adds it.")
         for device in prepared_folder.missing(locks.Folder(patient.place), seen.ids)
@@ -202,14 +216,14 @@ def _own_gpus(patient: Patient, seen: Inventory) -> list[Finding]:
 def state(patient: Patient) -> list[Finding]:
     """Check the state folder: its file system, owner, mode and free space."""
     home = patient.home
-    kind = paths.mount_type(os.path.realpath(home), _read("/proc/self/mountinfo"))
+    kind = paths.mount_type(os.path.realpath(home), paths.read_text("/proc/self/mountinfo"))
     found = [Finding("state", OK, patient.note)] if patient.note else []
     if not home.exists():
         nearest = next(folder for folder in home.parents if folder.exists())
         if not os.access(nearest, os.W_OK | os.X_OK):
-            text = f"{home} is not there and cannot be made in {nearest}"
+            text = f"{home} does not exist and cannot be created in {nearest}"
             return [*found, Finding("state", PROBLEM, text, "Set DIBS_HOME to a folder of yours.")]
-        return [*found, Finding("state", OK, f"{home} ({kind}) will be made by the first command"), *_room(nearest)]
+        return [*found, Finding("state", OK, f"{home} ({kind}) will be created by the first command"), *_room(nearest)]
     about = home.stat()
     mode = stat.S_IMODE(about.st_mode)
     if about.st_uid != os.geteuid():
@@ -222,7 +236,7 @@ def state(patient: Patient) -> list[Finding]:
     return [*(found or [Finding("state", OK, f"{home} ({kind}, {mode:04o})")]), *_room(home)]
 
 
-def _room(folder: Path, fix: str = "Make room, or move logs elsewhere with the setting files.") -> list[Finding]:
+def _room(folder: Path, fix: str = "Free some space, or move logs elsewhere with the setting files.") -> list[Finding]:
     left = disk.room(folder)
     if warning := disk.warning(folder, left):
         return [Finding("disk", WARNING, warning, fix)]
@@ -239,7 +253,7 @@ def files(patient: Patient) -> list[Finding]:
     if why := trusted_paths.find_problem(str(folder)):
         return [Finding("files", PROBLEM, f"{folder}: {why}", "Name another folder, or unset files.")]
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        return [Finding("files", PROBLEM, f"{folder} is no folder that you can write to", "Make it, or unset files.")]
+        return [Finding("files", PROBLEM, f"{folder} is not a folder you can write to", "Create it, or unset files.")]
     return [Finding("files", OK, f"logs and checkpoints go to {folder}"), *_room(folder)]
 
 
@@ -250,7 +264,7 @@ def database(patient: Patient) -> list[Finding]:
     saved = copies.saved(path)
     if saved.exists():
         text = f"{path} was deleted or replaced under the daemon; all jobs are saved in {saved}"
-        return [Finding("database", PROBLEM, text, "`dibs daemon restart` brings them back.")]
+        return [Finding("database", PROBLEM, text, "`dibs doctor --repair` restores them.")]
     if why := custody.missing(path, mark, JobFiles(patient.home, patient.home).highest_id()):
         return [Finding("database", PROBLEM, why, custody.REPAIR)]
     if not path.exists():
@@ -281,8 +295,8 @@ def use(patient: Patient) -> list[Finding]:
     parts = ((jobs, "jobs"), (database, "database"), (copies, "copies of it"), (own, "daemon's logs"))
     text = ", ".join(f"{name} {units.format_size(size)}" for size, name in parts)
     is_much = jobs + database + copies + own > MUCH_BYTES
-    text = text if is_whole else f"{text} (more: counting was cut short)"
-    return [Finding("use", WARNING if is_much else OK, text, "`dibs clean` forgets finished jobs." if is_much else "")]
+    text = text if is_whole else f"{text} (or more; counting timed out)"
+    return [Finding("use", WARNING if is_much else OK, text, "`dibs clean` deletes finished jobs." if is_much else "")]
 
 
 def size_of(folder: Path, until: float) -> tuple[int, bool]:
@@ -307,7 +321,7 @@ def lease_folder(patient: Patient) -> list[Finding]:
     place = locks.Folder(patient.place)
     path = place.line_path
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
-        fix = "It must exist and everybody must be able to write to it: chmod 1777."
+        fix = "It must exist and be writable for all users: chmod 1777."
         return [Finding("leases", PROBLEM, f"{path} cannot be used", fix)]
     return [_lease_mode(patient, place), *_blocked(place), *_forged(place)]
 
@@ -316,7 +330,7 @@ def _lease_mode(patient: Patient, place: locks.Folder) -> Finding:
     mode = stat.S_IMODE(os.stat(place.line_path).st_mode)
     if patient.values.lease_dir is not None:
         fix = "Unset DIBS_LEASE_DIR: it is for tests."
-        return Finding("leases", WARNING, f"{place.path} is not the folder that other users take leases in", fix)
+        return Finding("leases", WARNING, f"{place.path} is not the lease folder of other users", fix)
     if mode & 0o1777 != 0o1777:
         fix = f"As root: chmod 1777 {place.path}"
         return Finding("leases", WARNING, f"{place.path} is not open to all users ({mode:04o})", fix)
@@ -334,18 +348,20 @@ def _blocked(place: locks.Folder) -> list[Finding]:
 def _forged(place: locks.Folder) -> list[Finding]:
     found = forgeries.find(place)
     told = [
-        Finding("leases", WARNING, f"{path} does not count: {why}", f"`sudo rm {path}` removes it.")
+        Finding("leases", WARNING, f"{path} is ignored: {why}", f"`sudo rm {path}` removes it.")
         for path, why in list(found.items())[:MOST_FORGED]
     ]
     if len(found) > MOST_FORGED:
-        told.append(Finding("leases", WARNING, f"{len(found) - MOST_FORGED} more tickets or records do not count"))
+        told.append(
+            Finding("leases", WARNING, f"{len(found) - MOST_FORGED} more tickets, records or reservations are ignored")
+        )
     return told
 
 
 def lease_disk(patient: Patient) -> list[Finding]:
     """Check the disk of the lease folder: a lease that cannot be written is not taken."""
     place = Path(patient.place)
-    return _room(place, "Make room there: without it no GPU can be leased.") if place.is_dir() else []
+    return _room(place, "Free some space: without it no GPU can be leased.") if place.is_dir() else []
 
 
 def service(patient: Patient) -> list[Finding]:
@@ -353,15 +369,17 @@ def service(patient: Patient) -> list[Finding]:
     queue = patient.queue
     socket = queue.socket_path
     running = queries.identity(queue)
-    if running is None and (pid := queries.deaf(queue)) is not None:
-        return [Finding("daemon", PROBLEM, f"pid {pid} runs, but its socket {socket} is gone", "dibs daemon restart")]
+    if running is None and (pid := daemon_process.lock_holder(queue.home)) is not None:
+        return [
+            Finding("daemon", PROBLEM, f"pid {pid} is running, but its socket {socket} is gone", "dibs daemon restart")
+        ]
     if running is None:
         return [Finding("daemon", OK, "not running; it starts with the first command that needs it")]
     text = f"pid {running['pid']}, version {running['version']}, socket {socket}"
     found = [Finding("daemon", OK, text)]
     if running["version"] != __version__:
         text = f"version {running['version']} runs, {__version__} is installed"
-        found = [Finding("daemon", WARNING, text, "`dibs daemon restart`; running jobs go on.")]
+        found = [Finding("daemon", WARNING, text, "`dibs daemon restart`; running jobs continue.")]
     mode = stat.S_IMODE(socket.stat().st_mode)
     if mode & 0o177:
         found.append(Finding("daemon", PROBLEM, f"{socket} is open to others ({mode:04o})", "dibs daemon restart"))
@@ -373,15 +391,15 @@ def logout(patient: Patient) -> list[Finding]:
     why = logout_policy.logout_kills(daemon_process.lock_holder(patient.home) or "self")
     if why:
         return [Finding("logout", WARNING, why, logout_policy.REMEDY)]
-    return [Finding("logout", OK, "jobs go on when you log out")]
+    return [Finding("logout", OK, "jobs keep running when you log out")]
 
 
 def reboot(patient: Patient) -> list[Finding]:
     """Report whether the daemon starts automatically after a reboot."""
     if how := _installed(patient.environ):
-        return [Finding("reboot", OK, f"the queue goes on by itself ({how})")]
-    text = "after a reboot the queue goes on with the first dibs command"
-    return [Finding("reboot", WARNING, text, "`dibs daemon install` starts it by itself.")]
+        return [Finding("reboot", OK, f"the queue restarts automatically ({how})")]
+    text = "after a reboot the queue restarts with the first dibs command"
+    return [Finding("reboot", WARNING, text, "`dibs daemon install` starts it at boot.")]
 
 
 def _installed(environ: Mapping[str, str]) -> str | None:
@@ -418,26 +436,20 @@ def clock(patient: Patient) -> list[Finding]:
 
 def group(patient: Patient) -> list[Finding]:
     """Check the memory limit of the cgroup that a daemon started here would be in."""
-    path = next((line[3:] for line in _read("/proc/self/cgroup").splitlines() if line.startswith("0::")), None)
+    lines = paths.read_text("/proc/self/cgroup").splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
     if path is None:
-        return [Finding("cgroup", OK, "version 1 or none; its limits are not looked at")]
+        return [Finding("cgroup", OK, "version 1 or none; its limits are not checked")]
     for folder in (Path(f"/sys/fs/cgroup{path}"), *Path(f"/sys/fs/cgroup{path}").parents):
-        limit = _read(folder / "memory.max").strip()
+        limit = paths.read_text(folder / "memory.max").strip()
         if limit.isdigit():
             text = f"all your jobs together may use {units.format_size(int(limit))} of memory ({folder})"
             return [
-                Finding("cgroup", WARNING, text, "Over it the kernel ends one of them; --mem counts what they need.")
+                Finding("cgroup", WARNING, text, "Above it the kernel kills one of them; declare needs with --mem.")
             ]
         if folder == Path("/sys/fs/cgroup"):
             break
     return [Finding("cgroup", OK, "no limit of memory")]
-
-
-def _read(path: str | Path) -> str:
-    try:
-        return Path(path).read_text("utf-8", "surrogateescape")
-    except OSError:
-        return ""
 
 
 #: In the order of the report.

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from dibs.client import queries
-from dibs.client.answers import WaitSummary
+from dibs.client.answers import HeldJobs, WaitSummary
 from dibs.client.connection import ANSWER_FOR_S, Client
 from dibs.client.daemon_process import Unresponsive
-from dibs.errors import MachineError, NoDaemon, TimedOut
+from dibs.errors import MachineError, NoDaemon, OnlyHeld, TimedOut, UserError
+from dibs.model import selectors
+from dibs.model.jobs import Outcome
+
+T = TypeVar("T")
+FINISHED = frozenset(outcome.value for outcome in Outcome)
 
 #: Seconds of one long poll.
 POLL_FOR_S = 20.0
@@ -51,7 +57,7 @@ class Absence:
             self._is_noted = True
             print(f"dibs: {error.line()}", file=sys.stderr, flush=True)
         if self._lasts_for() > GIVE_UP_AFTER_S and self._until is None:
-            raise MachineError("lost touch with the daemon; jobs go on by themselves.", error.line()) from error
+            raise MachineError("lost the connection to the daemon; jobs keep running.", error.line()) from error
 
     def _lasts_for(self) -> float:
         now = time.monotonic()
@@ -72,23 +78,71 @@ def until_over(
 
     With `leave_held` also when only held jobs remain. `is_forecast`: the answers say when the end is expected.
     """
-    query = [*queries.select(words), *([("held", "leave")] if leave_held else [])]
-    query += [("forecast", "true")] if is_forecast else []
-    waited = _ask_first(queue, [*query, ("seen", "-1"), ("wait_s", "0")], until)
+    query = queries.select(words)
+    more = [("held", "leave")] if leave_held else []
+    more += [("forecast", "true")] if is_forecast else []
+    try:
+        waited = _ask_first(queue, [*query, *more], until)
+    except UserError as error:
+        if not more or "there is no parameter" not in error.message:
+            raise
+        # The daemon runs since before an upgrade.
+        more = []
+        waited = _ask_first(queue, query, until)
+    query = [*query, *more]
+    if leave_held and waited.get("held") is None and not waited["over"]:
+        note = "the daemon is older than this program and does not report held jobs; `dibs daemon restart` replaces it."
+        print(f"dibs: {note}", file=sys.stderr, flush=True)
+    waited = _complete(waited)
     tell(waited)
-    while not (waited["over"] or waited.get("held")):
+    while not (waited["over"] or waited["held"]):
         left_s = POLL_FOR_S if until is None else until - time.monotonic()
         if left_s <= 0:
             break
-        more = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
-        waited = _ask(queue, [*query, *more, ("mark", waited["mark"])], until) or waited
+        seen = [("seen", str(waited["finished"])), ("wait_s", f"{min(left_s, POLL_FOR_S):.3f}")]
+        waited = _ask(queue, [*query, *seen, ("mark", waited["mark"])], until) or waited
         tell(waited)
-        time.sleep(0 if waited["over"] or waited.get("held") else min(left_s, REST_S))
+        time.sleep(0 if waited["over"] or waited["held"] else min(left_s, REST_S))
     return waited
+
+
+def finished(
+    queue: Client, ids: Sequence[int], until: float | None, poll_for_s: float = POLL_FOR_S
+) -> Iterator[int | None]:
+    """Yield the ids of jobs as they finish, until all have or at the time `until`; None after each wait in vain."""
+    left = set(ids)
+    if not left:
+        return
+    answer = _ask_changes(queue, [("select", selectors.ranges(sorted(left)))], until)
+    while answer is not None:
+        ended = [job["id"] for job in answer["jobs"] if job["id"] in left and job["state"] in FINISHED]
+        left.difference_update(ended)
+        yield from ended
+        rest_s = math.inf if until is None else until - time.monotonic()
+        if not left or rest_s <= 0:
+            return
+        yield None
+        wait_s = f"{min(rest_s, poll_for_s):.3f}"
+        answer = _ask_changes(queue, [("since", str(answer["cursor"])), ("wait_s", wait_s)], until)
+
+
+def _ask_changes(queue: Client, query: list[tuple[str, str]], until: float | None) -> Any:
+    return _repeat(queue, until, lambda: queue.get("/v1/jobs/changes", query, is_poll=True))
+
+
+def require_unheld(waited: WaitSummary) -> None:
+    """Raise if only held jobs remain: how many, why, and what releases them."""
+    if waited["held"]:
+        raise OnlyHeld(" ".join(map(_describe, waited["held"])))
+
+
+def _describe(held: HeldJobs) -> str:
+    return f"{held['jobs']:,} {'job is' if held['jobs'] == 1 else 'jobs are'} {held['reason']}. {held['hint']}"
 
 
 def _ask_first(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary:
     """Ask how things stand. A daemon that cannot answer is an error at once; with a time limit it is waited for."""
+    query = [*query, ("seen", "-1"), ("wait_s", "0")]
     try:
         answer: WaitSummary = queue.get("/v1/jobs/wait", query)
         return answer
@@ -97,18 +151,28 @@ def _ask_first(queue: Client, query: list[tuple[str, str]], until: float | None)
             raise
     found = _ask(queue, query, until)
     if found is None:
-        raise TimedOut("the daemon did not answer in time; the jobs run on.", "See `dibs daemon status`.")
+        raise TimedOut("the daemon did not answer in time; jobs keep running.", "See `dibs daemon status`.")
     return found
+
+
+def _complete(answer: WaitSummary) -> WaitSummary:
+    """Return an answer with what an older daemon leaves out."""
+    return {"held": [], "expected_end": None, **answer}
 
 
 def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary | None:
     """Send one long poll, and repeat it if the daemon went away; return None if time runs out first."""
+    return _repeat(queue, until, lambda: _poll(queue, query, until))
+
+
+def _repeat(queue: Client, until: float | None, ask: Callable[[], T]) -> T | None:
+    """Ask, and ask again if the daemon went away; return None if time runs out first."""
     absence = Absence(queue, until)
     while True:
         rest_s = REST_S
         try:
             if absence.is_over():
-                return _poll(queue, query, until)
+                return ask()
         except NoDaemon as error:
             absence.record_failure(error)
             rest_s = UNRESPONSIVE_REST_S if isinstance(error, Unresponsive) else REST_S
@@ -124,5 +188,4 @@ def _ask(queue: Client, query: list[tuple[str, str]], until: float | None) -> Wa
 def _poll(queue: Client, query: list[tuple[str, str]], until: float | None) -> WaitSummary:
     # Beyond `until`, because a busy machine answers late; one that is stopped or hangs is noticed anyway.
     patience_s = ANSWER_FOR_S if until is None else max(0.0, until - time.monotonic()) + SLOW_S
-    answer: WaitSummary = queue.get("/v1/jobs/wait", query, patience_s=min(ANSWER_FOR_S, patience_s), is_poll=True)
-    return answer
+    return _complete(queue.get("/v1/jobs/wait", query, patience_s=min(ANSWER_FOR_S, patience_s), is_poll=True))

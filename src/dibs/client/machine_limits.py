@@ -31,7 +31,7 @@ MUCH_USED = 0.8
 def interpreter(path: str) -> Problem | None:
     """Check the Python that runs dibs: it must be there, be executable, and still be the same version."""
     if not os.path.exists(path):
-        return f"{path} is gone: no daemon and no job can be started", "Install dibs again."
+        return f"{path} is missing: no daemon or job can be started", "Install dibs again."
     if not os.access(path, os.X_OK):
         return f"{path} cannot be executed", f"chmod +x {path}, or see mount for noexec."
     own = "{}.{}.{}".format(*sys.version_info)
@@ -54,10 +54,10 @@ def daemon_interpreter(pid: int) -> Problem | None:
     except OSError:
         return None
     if words and os.path.isabs(words[0]) and not os.access(words[0], os.X_OK):
-        text = f"{words[0]}, with which the daemon starts jobs, cannot be executed any more"
+        text = f"{words[0]}, the daemon's interpreter for starting jobs, cannot be executed any more"
         return text, "Install dibs again, then `dibs daemon restart`."
     if was_removed:
-        return "the Python of the daemon was replaced while it ran", "`dibs daemon restart`; running jobs go on."
+        return "the Python of the daemon was replaced while it ran", "`dibs daemon restart`; running jobs continue."
     return None
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from dibs.client import daemon_process
-from dibs.client.answers import ActionResult, Daemon, ExpectedStart, Jobs, Reload, WholeJob
+from dibs.client.answers import ActionResult, Daemon, ExpectedStart, Jobs, WholeJob
 from dibs.client.connection import ANSWER_FOR_S
 from dibs.errors import NotFound, UserError
 from dibs.model import selectors, units
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from dibs.client.connection import Client
 
 
+#: Runs in one answer.
+MOST_RUNS = 5000
 #: When and where each of the jobs that start next is expected to start.
 Starts = dict[int, ExpectedStart]
 
@@ -39,9 +40,20 @@ def require_words(verb: str, words: Sequence[str]) -> None:
     selectors.parse(words)
 
 
-def overview(queue: Client, words: Sequence[str]) -> Jobs:
-    """Return the jobs that match selectors; without any, the unfinished and latest jobs."""
-    answer: Jobs = queue.get("/v1/jobs", select(words))
+def overview(queue: Client, words: Sequence[str], per_group: int | None = None) -> Jobs:
+    """Return the jobs that match selectors; without any, the unfinished and latest jobs.
+
+    With `per_group` only that many waiting jobs of one submission are listed; `groups` counts all of them.
+    """
+    query = select(words)
+    try:
+        few = [] if query or per_group is None else [("per_group", str(per_group))]
+        answer: Jobs = queue.get("/v1/jobs", [*query, *few])
+    except UserError:
+        if not few:
+            raise
+        # An older daemon does not know the parameter.
+        answer = queue.get("/v1/jobs", query)
     return answer
 
 
@@ -88,6 +100,15 @@ def starts(queue: Client, most: int) -> Starts:
     return {each["id"]: each["expected_start"] for each in answer["starts"] if each["expected_start"]}
 
 
+def runs(queue: Client, sweep_id: int) -> Iterator[Any]:
+    """Yield the runs of a sweep in no particular order; there may be a million."""
+    after: str | None = ""
+    while after is not None:
+        answer = queue.get(f"/v1/sweeps/{sweep_id}/results", [("most", str(MOST_RUNS)), ("after", after)])
+        yield from answer["runs"]
+        after = answer["next"]
+
+
 def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> ActionResult:
     """Apply one verb to all jobs that match selectors."""
     selectors.parse(words)
@@ -103,14 +124,3 @@ def identity(queue: Client, patience_s: float = ANSWER_FOR_S) -> Daemon | None:
     sock.close()
     answer: Daemon = queue.get("/v1/daemon", patience_s=patience_s)
     return answer
-
-
-def reload_settings(queue: Client) -> list[str]:
-    """Let the daemon read its settings again; return the changed ones that need a restart."""
-    answer: Reload = queue.post("/v1/settings/reload", {})
-    return answer["needs_restart"]
-
-
-def deaf(queue: Client) -> int | None:
-    """Return the pid of a daemon whose socket file was deleted; None if there is none."""
-    return daemon_process.lock_holder(queue.home)

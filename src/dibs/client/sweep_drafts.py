@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dibs.client.connection import Client
 from dibs.errors import UserError
+from dibs.logs import reports
 from dibs.model.jobs import default_name
 from dibs.submission import drafts, job_options, options
 from dibs.submission.drafts import Body
@@ -38,25 +39,44 @@ def _read_goal(text: str) -> str:
     return documents.GOALS[text]
 
 
-SAMPLE = Option(("--sample",), "Only so many points, drawn by chance.", options.whole(1), "N")
-SEED = Option(("--seed",), "What chance depends on; 0 if not said.", Kind("a whole number", _read_seed), "S")
-SHUFFLE: Option[bool] = Option(("--shuffle",), "In an order that the seed decides; not the last parameter fastest.")
+SAMPLE = Option(("--sample",), "Draw N random points.", options.whole(1), "N")
+SEED = Option(("--seed",), "Random seed. Default: 0.", Kind("a whole number", _read_seed), "S")
+SHUFFLE: Option[bool] = Option(("--shuffle",), "Submit the points in random order.")
 DIR = Option(
-    ("--dir",), "The folder of each run, made before its command starts: {dir} and DIBS_RUN_DIR.", options.PATH,
+    ("--dir",), "Folder of each run, created before it starts; available as {dir} and DIBS_RUN_DIR.", options.PATH,
     "results/{lr}",
 )  # fmt: skip
-GOAL = Option(("--goal",), "Which end of the metric is better. Default min.", Kind("min or max", _read_goal), "min|max")
+GOAL = Option(
+    ("--goal",),
+    "Whether a lower (min) or higher (max) metric is better. Default: min.",
+    Kind("min or max", _read_goal),
+    "min|max",
+)
+SEARCH = Option(
+    ("--search",), "Choose the points while the sweep runs: tpe and cmaes learn from results, random does not.",
+    options.one_of("tpe", "cmaes", "random"), "tpe|cmaes|random",
+)  # fmt: skip
+TRIALS = Option(("--trials",), "The number of runs of a search.", options.whole(1, 10_000), "N")
+MINIMIZE = Option(("--minimize",), "The metric of which the lowest value is best.", options.TEXT, "METRIC")
+MAXIMIZE = Option(("--maximize",), "The metric of which the highest value is best.", options.TEXT, "METRIC")
+EARLY_STOP = Option(
+    ("--early-stop",), "Stop runs whose metric is worse than that of others at the same step.",
+    options.one_of("median", "hyperband"), "median|hyperband",
+)  # fmt: skip
 # In a sweep, paths may contain parameters; the daemon checks their names.
 OUTPUT = replace(
-    job_options.OUTPUT, kind=options.PATH, help="Append the output of a run to this file; {lr}, {index} and so on."
+    job_options.OUTPUT,
+    kind=options.PATH,
+    help="Append the output of a run to this file. Placeholders: {index} and parameters such as {lr}.",
 )
 STDERR = replace(job_options.STDERR, kind=options.PATH)
 SUBSTITUTES: dict[Option[object], Option[object]] = {OUTPUT: job_options.OUTPUT, STDERR: job_options.STDERR}
 #: Options for all runs.
 OPTIONS: tuple[Option[object], ...] = (
-    SAMPLE, SEED, SHUFFLE, DIR, GOAL, job_options.AT_ONCE, job_options.HALT,
+    SAMPLE, SEED, SHUFFLE, SEARCH, TRIALS, MINIMIZE, MAXIMIZE, EARLY_STOP, DIR, GOAL,
+    job_options.AT_ONCE, job_options.HALT,
     *(option for option in job_options.JOB_OPTIONS if option not in SUBSTITUTES.values()),
-    OUTPUT, STDERR,
+    OUTPUT, STDERR, *job_options.TEMPLATES,
 )  # fmt: skip
 
 #: Points in one request. Each request is one transaction: large enough to be fast, small enough not to delay others.
@@ -101,11 +121,11 @@ def ask(
     sweep = _with_options(sweep, args)
     sweep.check()
     # This also refuses an infinite space.
-    most = sweep.points().most
+    most = sweep.trials if sweep.is_adaptive else sweep.points().most
     args = with_file(args, sweep)
     defaults = drafts.common(args, given)
     if sweep.command and not sweep.command.is_shell:
-        drafts.check_template(sweep.command, defaults, "sweep")
+        drafts.check_template(args, sweep.command, defaults, "sweep")
     name = args.get(job_options.NAME) or sweep.name or default_name_of(sweep, str(defaults["cwd"]))
     defaults.pop("name", None)
     definition: Body = {
@@ -115,6 +135,8 @@ def ask(
         "shuffle": sweep.is_shuffled,
         "seed": sweep.seed,
         "points": most,
+        "search": sweep.search,
+        "early_stop": sweep.early_stop,
     }
     return SweepDraft(args, sweep, name, str(defaults.get("project", "default")), defaults, definition)
 
@@ -122,13 +144,28 @@ def ask(
 def _with_options(sweep: Sweep, args: Args) -> Sweep:
     """Return a sweep with the options of the command line, which override the file."""
     given: dict[str, Any] = {}
-    known: dict[str, Option[object]] = {"sample": SAMPLE, "seed": SEED, "folder": DIR, "goal": GOAL}
+    known: dict[str, Option[object]] = {
+        "sample": SAMPLE, "seed": SEED, "folder": DIR, "goal": GOAL, "search": SEARCH, "trials": TRIALS,
+        "early_stop": EARLY_STOP,
+    }  # fmt: skip
     given |= {key: args.get(option) for key, option in known.items() if args.has(option)}
     if args.has(SHUFFLE):
         given["is_shuffled"] = True
     if args.has(job_options.METRIC) and sweep.metric is None:
         given["metric"] = args.all(job_options.METRIC)[0][0]
-    return replace(sweep, **given)
+    return replace(sweep, **given | _aim(args))
+
+
+def _aim(args: Args) -> dict[str, str]:
+    """Return the metric and the goal of `--minimize` or `--maximize`."""
+    aims = {"minimize": args.get(MINIMIZE), "maximize": args.get(MAXIMIZE)}
+    found = [(goal, metric) for goal, metric in aims.items() if metric is not None]
+    if len(found) + args.has(GOAL) > 1:
+        raise UserError("expected one of --minimize, --maximize and --goal.")
+    for goal, metric in found:
+        reports.check_name(metric)
+        return {"metric": metric, "goal": goal}
+    return {}
 
 
 def with_file(args: Args, sweep: Sweep) -> Args:
@@ -163,12 +200,40 @@ def request(asked: SweepDraft) -> Body:
         "dir": asked.sweep.folder,
         "metric": asked.sweep.metric,
         "goal": asked.sweep.goal,
+        "early_stop": asked.sweep.early_stop,
+        "search": _search(asked.sweep) if asked.sweep.is_adaptive else None,
         "definition": asked.definition,
         "at_once": asked.args.get(job_options.AT_ONCE),
         "halt_after": asked.args.get(job_options.HALT),
         "defaults": asked.defaults,
         "parameters": list(asked.sweep.space.names),
     }
+
+
+def _search(sweep: Sweep) -> Body:
+    from dibs.sweeps.search import codec
+
+    return {
+        "sampler": sweep.search,
+        "trials": sweep.trials,
+        "seed": sweep.seed,
+        "space": codec.encode(sweep.space),
+    }
+
+
+def preview(asked: SweepDraft, count: int) -> list[Point]:
+    """Return the first points that a search would run; needs Optuna in this process's Python."""
+    from dibs.sweeps.ranking import MINIMIZE as LOWEST
+    from dibs.sweeps.search import study
+
+    about = _search(asked.sweep)
+    study.require(str(about["sampler"]))
+    own = study.Study({**about, "goal": asked.sweep.goal or LOWEST, "storage": None})
+    try:
+        points = own.ask([], min(count, int(str(about["trials"])))).points
+    finally:
+        own.close()
+    return [point._replace(index=index) for index, point in enumerate(points)]
 
 
 def check_first(asked: SweepDraft) -> None:
@@ -194,6 +259,20 @@ def _check_folders(writer: Writer, points: Iterator[Point]) -> None:
         first = seen.setdefault(folder, point.index)
         if first != point.index:
             raise UserError(f'points {first} and {point.index} have the same folder "{folder}".', templates.SAME_FOLDER)
+
+
+def submit(
+    queue: Client, asked: SweepDraft, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
+) -> dict[str, int]:
+    """Send all points, or the options of a search, whose points the daemon finds; return the number by result."""
+    if not asked.sweep.is_adaptive:
+        return send(queue, asked, sweep_id, again=again, tell=tell)
+    if again:
+        raise UserError(
+            "--again expected a sweep whose points are known, got a search.", "Raise --trials for more runs."
+        )
+    counts: dict[str, int] = queue.post(f"/v1/sweeps/{sweep_id}/trials", {"defaults": asked.defaults})["counts"]
+    return counts
 
 
 def send(

@@ -40,6 +40,10 @@ def parse(words: Sequence[str], caller: Caller) -> Args:
 
 def draft(args: Args, say: script_files.Say) -> script_files.JobRequest:
     """Return the request of a command line; `say` receives notes for the user."""
+    if args.has(job_options.PRESET):
+        from dibs.submission import presets  # most submissions name none, and must be quick
+
+        args = presets.applied(args)
     file = args.get(FILE)
     if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
         return script_files.read(args, "add", say)

@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
-from dibs.model import fields, serialization, units
+from dibs.model import fields, jobs, serialization, units
 from dibs.model.fields import JobSpec
-from dibs.model.jobs import RETRIED_BY_DEFAULT, Request, Trouble, default_name
+from dibs.model.jobs import LOCAL, RETRIED_BY_DEFAULT, Request, default_name
 from dibs.submission import drafts, job_options
 from dibs.submission.options import Option
 from dibs.system import commands
@@ -56,7 +56,7 @@ def _options(spec: JobSpec, now: int, is_held: bool) -> Typed:
     for own in fields.PLAIN:
         value = getattr(spec, own.name)
         if own.options and own.key != "name" and not own.is_secret and value != own.default:
-            yield job_options.setters(own)[0], None if value is True else str(value)
+            yield job_options.setters(own)[0], None if value is True else own.write(value)
     yield job_options.CHDIR, spec.cwd
     for name, value in serialization.mask_environ(spec.env).items():
         yield job_options.ENV, f"{name}={value}"
@@ -80,16 +80,19 @@ def _devices(request: Request) -> Typed:
         job_options.MEM: units.write_size(request.mem) if request.mem else "",
         job_options.CPUS: str(request.cpus) if request.cpus else "",
         job_options.TIME: "" if request.limit_s is None else units.write_duration(request.limit_s),
+        job_options.ENGINE: "" if request.engine == LOCAL else request.engine,
     }
     yield from ((option, text) for option, text in texts.items() if text)
     if request.ignore_foreign:
         yield job_options.IGNORE_FOREIGN, None
+    if request.evictable != jobs.NO:
+        yield job_options.EVICTABLE, request.evictable
 
 
 def _running(spec: JobSpec) -> Typed:
     """Return the options about its run and its end."""
     if spec.retries and set(spec.retry_on) != set(RETRIED_BY_DEFAULT):
-        yield job_options.RETRY_ON, ",".join(trouble.value for trouble in Trouble if trouble in spec.retry_on)
+        yield job_options.RETRY_ON, ",".join(map(jobs.write_retry_on, spec.retry_on))
     if spec.warn is not None:
         yield job_options.SIGNAL, f"{spec.warn.signal}@{units.write_duration(spec.warn.before_s)}"
     for tag in spec.tags:

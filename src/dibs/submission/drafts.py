@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
-from dibs.model import environment, fields, suggestions
+from dibs.model import environment, fields, jobs, suggestions
+from dibs.model.jobs import LOCAL
 from dibs.submission import command_hints, job_options, options
 from dibs.submission.options import Args, Caller, Option
 from dibs.system import commands, settings
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Body = dict[str, object]
 
+#: Commands that are sent as a list; more are sent as one text.
+MOST_LISTED = 100_000
 #: Maximum length of a program's name in characters (NAME_MAX).
 LONGEST_PROGRAM = 255
 
@@ -98,7 +101,9 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     for option in (job_options.OUTPUT, job_options.STDERR):
         if not args.has(job_options.REPEAT) and "index" in path_templates.used(args.get(option) or ""):
             raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
-    return {"defaults": common(args, []), "commands": kept} | rules(args)
+    # An older daemon knows only lists, and takes no more.
+    listed: Body = {"commands": kept} if len(kept) <= MOST_LISTED else {"lines": "\n".join(kept)}
+    return {"defaults": common(args, []), **listed} | rules(args)
 
 
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
@@ -129,7 +134,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     environ = {os.fsencode(name): os.fsencode(value) for name, value in args.caller.environ.items()}
     captured = environment.capture(environ, settings.load(args.caller.environ).env_exclude)
     body: Body = {
-        "cwd": _folder(args.caller, args.get(job_options.CHDIR)),
+        "cwd": _folder(args.caller, args.get(job_options.CHDIR), is_here=_runs_here(args)),
         "environ": b2a_base64(captured, newline=False).decode(),
         "env": env,
         "umask": _umask() if args.caller.umask is None else args.caller.umask,
@@ -143,6 +148,12 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "begin_at": begin.isoformat() if begin else None,
         "retry_on": list(troubles) if troubles else None,
     }
+    if (like := args.get(job_options.LIKE)) is not None:
+        # The daemon knows its environment.
+        del body["environ"]
+        body["like"] = int(like)
+    if args.has(job_options.EVICTABLE):
+        body["evictable"] = args.get(job_options.EVICTABLE) or jobs.YES
     if args.has(job_options.METRIC):
         body["metric"] = dict(args.all(job_options.METRIC))
     plain = {own.key or "": job_options.setters(own)[0] for own in fields.ALL if own.is_plain and own.options}
@@ -201,14 +212,23 @@ def _needs(args: Args) -> list[Body]:
     return [{"select": word, "when": when.value} for word, when in needs]
 
 
-def _folder(caller: Caller, chosen: str | None) -> str:
+def _runs_here(args: Args) -> bool:
+    """Tell whether the job runs on this machine, so that its folder and program must exist here."""
+    engine = args.get(job_options.ENGINE)
+    if engine is None:
+        project = args.get(job_options.PROJECT) or fields.DEFAULT_PROJECT
+        engine = settings.load(args.caller.environ).engine_for(project)
+    return engine == LOCAL
+
+
+def _folder(caller: Caller, chosen: str | None, *, is_here: bool = True) -> str:
     """Return the folder a job runs in; `os.getcwd` fails if the folder was deleted."""
     try:
         folder = os.path.realpath(caller.path(chosen)) if chosen else caller.folder()
     except FileNotFoundError:
         raise UserError("this folder no longer exists.", "Go to another one, or name one with -C.") from None
     commands.check_text(folder, "the folder")
-    if not os.path.isdir(folder):
+    if is_here and not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
         raise UserError(f'--chdir expected a folder, but "{folder}" {what}.')
     return folder
@@ -232,16 +252,19 @@ def search_path(caller: Caller, defaults: Mapping[str, object]) -> str:
     return (env.get("PATH") if isinstance(env, dict) else None) or caller.environ.get("PATH", os.defpath)
 
 
-def check_template(template: Template, defaults: Mapping[str, object], verb: str) -> None:
+def check_template(args: Args, template: Template, defaults: Mapping[str, object], verb: str) -> None:
     """Refuse a template whose program is fixed and cannot be started."""
     program = template.words[0]
     if all(isinstance(piece, str) for piece in program):
-        check_program(Args(), ["".join(str(piece) for piece in program)], defaults, verb)
+        check_program(args, ["".join(str(piece) for piece in program)], defaults, verb)
 
 
 def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, object], verb: str) -> None:
     """Refuse a program that cannot be started, and suggest what was probably meant."""
     command_hints.check_activation(words, verb)
+    if not _runs_here(args) or args.has(job_options.LIKE):
+        # The search path is that of a cluster or of another job.
+        return
     path, cwd = search_path(args.caller, defaults), str(defaults["cwd"])
     program, shown = words[0], options.shown(words[0])
     if commands.is_found(program, path, cwd) and program not in commands.BUILTINS:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dibs.errors import UserError
-from dibs.model import units
+from dibs.model import jobs, units
 from dibs.model.fields import Field
-from dibs.model.jobs import PRIORITIES, Trouble, When
+from dibs.model.jobs import PRIORITIES, When
 from dibs.submission import options
 from dibs.submission.options import Kind, Option
 
@@ -150,9 +150,7 @@ def _read_path(text: str) -> str:
 
 def _read_troubles(text: str) -> tuple[str, ...]:
     words = read_list(text)
-    if not {*words} <= {trouble.value for trouble in Trouble}:
-        raise ValueError
-    return words
+    return tuple(jobs.write_retry_on(jobs.parse_retry_on(word)) for word in words)
 
 
 #: Slurm's afterany means that a job finished in any way, not any one of several jobs.
@@ -164,108 +162,140 @@ LONGEST_LIMIT_S = 1e9
 #: Default lead time of a warning signal in seconds, as in Slurm.
 WARN_S = 60.0
 
+ENGINE_NAME = Kind("the name of an engine, such as local or lab", options.TEXT.read)
 SELECTOR = Kind("a job such as 12, 3-7, @ or name:vit*", _read_selector)
 GPU_LIST = Kind("GPUs such as 0,2 or GPU-8f4a...", read_list)
 
 GPUS = Option(
-    ("-g", "--gpus"), "How many GPUs; 2:a100 asks for two of that type. Default 1.",
+    ("-g", "--gpus"), "Number of GPUs. 2:a100 means two GPUs of that type. Default: 1.",
     Kind("a whole number from 0 up", read_count), "N", habits=("-G", "--gres", "--gpus-per-node", "--gpus-per-task"),
 )  # fmt: skip
-GPU_IDS = Option(("--gpu-ids",), "Exactly these GPUs, by index or UUID; with -g N any N of them.", GPU_LIST, "0,2")
-PREFER = Option(("--prefer",), "Take these GPUs first if they are free.", GPU_LIST, "1,3")
-GPU_TYPE = Option(("--gpu-type",), "Only GPUs whose name matches.", options.TEXT, "GLOB")
-NAME = Option(
-    ("-n", "--name"), "A name for people.", options.TEXT, "NAME", habits=("-J", "--job-name", "-l", "--label")
-)
-PROJECT = Option(("-P", "--project"), "The project it belongs to.", options.TEXT, "NAME", habits=("--group",))
+GPU_IDS = Option(("--gpu-ids",), "Use exactly these GPUs, by index or UUID. With -g N: any N of them.", GPU_LIST, "0,2")
+PREFER = Option(("--prefer",), "Prefer these GPUs if they are free.", GPU_LIST, "1,3")
+GPU_TYPE = Option(("--gpu-type",), "Use only GPUs whose product name matches.", options.TEXT, "GLOB")
+NAME = Option(("-n", "--name"), "Job name.", options.TEXT, "NAME", habits=("-J", "--job-name", "-l", "--label"))
+PROJECT = Option(("-P", "--project"), "Project of the job.", options.TEXT, "NAME")
+GROUP = Option(("--group",), "Group of the job, whose limit it counts for; see `dibs group`.", options.TEXT, "NAME")
 PRIORITY = Option(
-    ("--priority",), "Higher comes first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
+    ("--priority",), "Higher runs first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
     Kind("a whole number, or low, normal, high or urgent", _read_priority), "N",
 )  # fmt: skip
-AFTER = Option(("-a", "--after"), "Start when these are all done.", SELECTOR, "JOBS", is_repeatable=True)
-AFTER_ANY = Option(("--after-any",), "Start when one of these is done.", SELECTOR, "JOBS", is_repeatable=True)
-AFTER_END = Option(("--after-end",), "Start when these have ended, however.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER = Option(("-a", "--after"), "Start after all of these jobs succeed.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER_ANY = Option(("--after-any",), "Start after one of these jobs succeeds.", SELECTOR, "JOBS", is_repeatable=True)
+AFTER_END = Option(
+    ("--after-end",),
+    "Start after these jobs finish, whether they succeed or fail.",
+    SELECTOR,
+    "JOBS",
+    is_repeatable=True,
+)
 DEPENDENCY = Option(
-    ("--dependency",), "Slurm's spelling: afterok is --after, afterany is --after-end.",
+    ("--dependency",), "Slurm syntax: afterok is --after, afterany is --after-end.",
     Kind("afterok:12 or afterany:12", _read_dependency), "afterok:12", is_repeatable=True,
 )  # fmt: skip
 BEGIN = Option(
-    ("--begin",), "Not before this moment of your time zone; now+2h and 2026-11-16T08:00 are understood too.",
+    ("--begin",), "Do not start before this local time. Also now+2h or 2026-11-16T08:00.",
     Kind("a moment such as 22:00 or now+2h", _read_begin), "22:00", habits=("--delay",),
 )  # fmt: skip
-RETRIES = Option(("--retries",), "Try again so often when it does not succeed.", options.whole(0, 1000), "N")
+RETRIES = Option(("--retries",), "Retry up to N times if the job fails.", options.whole(0, 1000), "N")
 RETRY_ON = Option(
-    ("--retry-on",), "Try again only after these ends. Default fail,lost,oom.",
-    Kind("one or more of fail, lost, oom and timeout, with commas between", _read_troubles), "fail,timeout",
+    ("--retry-on",), "Retry only after these outcomes or exit codes. Default: fail,lost,oom.",
+    Kind("one or more of fail, lost, oom, timeout and exit codes from 1 to 255, with commas between", _read_troubles),
+    "fail,144",
 )  # fmt: skip
 CPUS = Option(
-    ("--cpus",), "Count so many CPU cores for it.", options.whole(0, 65536), "N", habits=("-c", "--cpus-per-task")
+    ("--cpus",),
+    "CPU cores the job needs; for scheduling only.",
+    options.whole(0, 65536),
+    "N",
+    habits=("-c", "--cpus-per-task"),
 )
 VRAM = Option(
-    ("--vram",), "Use so much memory of each GPU, and share it with others who say so; without it a GPU is its alone.",
+    ("--vram",), "GPU memory the job needs per GPU. Jobs that declare it can share a GPU. Default: exclusive use.",
     Kind(units.SIZE_EXAMPLE, _read_vram), "18G",
 )  # fmt: skip
-MEM = Option(("--mem",), "Count so much memory for it.", options.SIZE, "32G")
-TIME = Option(("-t", "--time"), "End it after this long.", Kind(units.TIME_EXAMPLE, _read_limit), "2h")
+MEM = Option(("--mem",), "Memory the job needs; for scheduling only.", options.SIZE, "32G")
+TIME = Option(
+    ("-t", "--time"), "Time limit. The job is stopped when it is reached.", Kind(units.TIME_EXAMPLE, _read_limit), "2h"
+)
 SIGNAL = Option(
-    ("--signal",), "Warn its processes that catch this signal so long before the time limit; 60s if not said.",
+    ("--signal",), "Send this signal before the time limit, or at an eviction, to processes that handle it. "
+    "Default: 60s before.",
     Kind("a signal and a time such as USR1@2m", _read_warn), "USR1@2m",
 )  # fmt: skip
 WAIT_TREE: Option[bool] = Option(
-    ("--wait-tree",), "It lasts until every process it started has ended, and not only its command."
+    ("--wait-tree",), "The job ends when all of its processes have ended, not only the command."
 )
 IGNORE_FOREIGN: Option[bool] = Option(
-    ("--ignore-foreign",), "Start it also on a GPU that somebody uses without a lease."
+    ("--ignore-foreign",), "Allow GPUs that are in use by foreign processes (without a lease)."
 )
-VRAM_ENFORCE: Option[bool] = Option(
-    ("--vram-enforce",), "End it when it uses over 10 % more of a GPU than --vram says."
-)
-STRICT_GPUS: Option[bool] = Option(("--strict-gpus",), "End it when it uses a GPU that it was not given.")
+EVICTABLE = Option(
+    ("--evictable",), "Use idle GPUs beyond your share; stop with a warning and wait again when somebody needs them. "
+    "auto: only while the job writes checkpoints.", options.one_of("yes", "no", "auto"), "yes|no|auto",
+    is_bare=True, bare_words=jobs.EVICTABLE,
+)  # fmt: skip
+VRAM_ENFORCE: Option[bool] = Option(("--vram-enforce",), "Stop the job if it uses more than 110 % of --vram on a GPU.")
+STRICT_GPUS: Option[bool] = Option(("--strict-gpus",), "Stop the job if it uses a GPU it was not assigned.")
 METRIC = Option(
-    ("--metric",), "A number that it prints: the one group of REGEX finds it in the log.",
+    ("--metric",), "Read a metric from the log: REGEX with one capture group.",
     Kind("NAME=REGEX with one group for the number", _read_metric), "NAME=REGEX", is_repeatable=True,
 )  # fmt: skip
-HOLD: Option[bool] = Option(("--hold",), "Queue it held; `dibs unhold` lets it go.", habits=("-H", "--stashed", "-s"))
+HOLD: Option[bool] = Option(
+    ("--hold",), "Submit the job held; `dibs unhold` releases it.", habits=("-H", "--stashed", "-s")
+)
 ENV = Option(
-    ("-e", "--env"), "Set a variable in its environment.", Kind("NAME=VALUE", read_variable), "NAME=VALUE",
+    ("-e", "--env"), "Set an environment variable.", Kind("NAME=VALUE", read_variable), "NAME=VALUE",
     is_repeatable=True,
 )  # fmt: skip
 CHDIR = Option(
-    ("-C", "--chdir"), "Run it in this folder instead of the present one.", options.PATH, "DIR",
+    ("-C", "--chdir"), "Working directory. Default: the current one.", options.PATH, "DIR",
     habits=("-D", "-w", "--workdir", "--working-directory"),
 )  # fmt: skip
 PATH = Kind("a path", _read_path)
 OUTPUT = Option(
-    ("-o", "--output"), "Append its output to this file; {id} {name} {project} {index} {attempt} {array} are filled.",
+    ("-o", "--output"), "Append output to this file. Placeholders: {id} {name} {project} {index} {attempt} {array}.",
     PATH, "PATH",
 )  # fmt: skip
-STDERR = Option(("--stderr",), "Append its stderr to a file of its own.", PATH, "PATH", habits=("--error",))
-TAG = Option(("--tag",), "A word to select it by.", options.TEXT, "WORD", is_repeatable=True)
-COMMENT = Option(("--comment",), "Free text to keep with the job.", options.TEXT, "TEXT")
+STDERR = Option(("--stderr",), "Append stderr to a separate file.", PATH, "PATH", habits=("--error",))
+TAG = Option(("--tag",), "Tag the job; select it with tag:WORD.", options.TEXT, "WORD", is_repeatable=True)
+COMMENT = Option(("--comment",), "Free text stored with the job.", options.TEXT, "TEXT")
 NOTIFY = Option(
-    ("--notify",), "Run this command when it has ended; of a batch, at its first failure and its end.", options.TEXT,
-    "CMD",
+    ("--notify",), "Run this command when the job finishes. For a batch: at its first failure and at its end.",
+    options.TEXT, "CMD",
 )  # fmt: skip
-VISIBLE = Option(
-    ("--visible",), "How CUDA_VISIBLE_DEVICES names its GPUs.", options.one_of("uuid", "index"), "uuid|index"
+VISIBLE = Option(("--visible",), "Format of CUDA_VISIBLE_DEVICES.", options.one_of("uuid", "index"), "uuid|index")
+
+ENGINE = Option(
+    ("--engine",), "Where the job runs: local, or the name of a cluster in the settings.", ENGINE_NAME, "NAME"
 )
+SLURM = Option(("--slurm",), "Options for sbatch, in quotes; after those of the settings.", options.TEXT, '"-p gpu"')
+OVERFLOW = Option(("--overflow",), "Send the job to this cluster if it would wait too long here.", ENGINE_NAME, "NAME")
+OVERFLOW_AFTER = Option(
+    ("--overflow-after",), "How long a job may wait here before it overflows. Default: 30m.",
+    Kind(units.TIME_EXAMPLE, units.parse_duration), "30m",
+)  # fmt: skip
 
 SCRIPT = Option(
-    ("--script",), "Queue the text of this file, with its #DIBS and #SBATCH lines; its arguments follow.",
+    ("--script",), "Submit a script, honouring its #DIBS and #SBATCH lines; arguments may follow.",
     options.PATH, "FILE",
 )  # fmt: skip
-WRAP = Option(("--wrap",), "Slurm's spelling of one quoted command.", options.TEXT, "COMMAND")
+WRAP = Option(("--wrap",), "Slurm syntax for one quoted command.", options.TEXT, "COMMAND")
 DRY_RUN: Option[bool] = Option(
-    ("--dry-run",), "Check everything, show what would be queued, and queue nothing.", habits=("--test-only",)
+    ("--dry-run",), "Validate and show what would be submitted; submit nothing.", habits=("--test-only",)
+)
+
+PRESET = Option(("--preset",), "Take the options of [presets.NAME] in the settings.", options.TEXT, "NAME")
+LIKE = Option(
+    ("--like",), "Take options, environment and folder of this job, and its command if none is given.", SELECTOR, "JOB"
 )
 
 ARRAY = Option(
-    ("--array",), "One job for each of these numbers, which it finds in DIBS_INDEX and SLURM_ARRAY_TASK_ID; "
-    "%4: at most four at once.", Kind("numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4", _read_array), "0-99%4",
+    ("--array",), "One job per index, which is in DIBS_INDEX and SLURM_ARRAY_TASK_ID. "
+    "%4: at most four at a time.", Kind("numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4", _read_array), "0-99%4",
 )  # fmt: skip
-REPEAT = Option(("--repeat",), "So many equal jobs; DIBS_INDEX counts them from 0.", options.whole(1, 100_000), "N")
-AT_ONCE = Option(("-j", "--jobs"), "Of a batch: at most so many at once.", options.whole(1), "N")
-HALT = Option(("--halt",), "Of a batch: hold the rest after N failures.", options.whole(1), "N")
+REPEAT = Option(("--repeat",), "Submit N identical jobs; DIBS_INDEX counts from 0.", options.whole(1, 100_000), "N")
+AT_ONCE = Option(("-j", "--jobs"), "Run at most N jobs of the batch at a time.", options.whole(1), "N")
+HALT = Option(("--halt",), "Hold the rest of the batch after N failures.", options.whole(1), "N")
 #: The options that name jobs to wait for, by what must become of those jobs.
 AFTER_WHEN = {When.DONE: AFTER, When.ANY: AFTER_ANY, When.END: AFTER_END}
 AFTERS: tuple[Option[object], ...] = (*AFTER_WHEN.values(), DEPENDENCY)
@@ -274,19 +304,23 @@ BATCH_OPTIONS: tuple[Option[object], ...] = (ARRAY, REPEAT, AT_ONCE, HALT)
 
 #: Allowed on the command line and in script lines.
 JOB_OPTIONS: tuple[Option[object], ...] = (
-    GPUS, GPU_IDS, PREFER, GPU_TYPE, VRAM, CPUS, MEM, NAME, PROJECT, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END,
+    GPUS, GPU_IDS, PREFER, GPU_TYPE, VRAM, CPUS, MEM, NAME, PROJECT, GROUP, PRIORITY, TIME, AFTER, AFTER_ANY, AFTER_END,
     DEPENDENCY, BEGIN, RETRIES, RETRY_ON, SIGNAL, HOLD, WAIT_TREE, METRIC, ENV, CHDIR, OUTPUT, STDERR, TAG, COMMENT,
-    VISIBLE, IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY,
+    VISIBLE, IGNORE_FOREIGN, STRICT_GPUS, VRAM_ENFORCE, NOTIFY, EVICTABLE, ENGINE, SLURM, OVERFLOW, OVERFLOW_AFTER,
 )  # fmt: skip
-OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, SCRIPT, WRAP, DRY_RUN)
+#: Options that stand for others.
+TEMPLATES: tuple[Option[object], ...] = (PRESET, LIKE)
+OPTIONS: tuple[Option[object], ...] = (*JOB_OPTIONS, *TEMPLATES, SCRIPT, WRAP, DRY_RUN)
 #: The order of help: what people type every day, then the rest by subject.
 GROUPS: dict[str, tuple[Option[object], ...]] = {
     "Common options": (GPUS, NAME, TIME, PRIORITY, AFTER, PROJECT, ENV, CHDIR, RETRIES, HOLD),
     "GPUs and resources": (
         GPU_IDS, GPU_TYPE, PREFER, VRAM, VRAM_ENFORCE, CPUS, MEM, VISIBLE, IGNORE_FOREIGN, STRICT_GPUS,
     ),
-    "Order and time": (AFTER_ANY, AFTER_END, DEPENDENCY, BEGIN, RETRY_ON, SIGNAL, WAIT_TREE),
-    "Batches": BATCH_OPTIONS,
+    "Order and time": (AFTER_ANY, AFTER_END, DEPENDENCY, BEGIN, RETRY_ON, SIGNAL, EVICTABLE, WAIT_TREE),
+    "Batches": (*BATCH_OPTIONS, GROUP),
+    "Clusters": (ENGINE, SLURM, OVERFLOW, OVERFLOW_AFTER),
+    "Templates": TEMPLATES,
     "Output and notes": (OUTPUT, STDERR, METRIC, TAG, COMMENT, NOTIFY),
 }  # fmt: skip
 _BY_NAME = {option.names[-1]: option for option in JOB_OPTIONS}

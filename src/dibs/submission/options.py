@@ -47,6 +47,8 @@ class Option(Generic[T_co]):
     is_repeatable: bool = False
     #: The value is optional (None); if given, it is attached: `-w2` or `--watch=2`, never the next word.
     is_bare: bool = False
+    #: Of a bare option: the next word is its value if it is one of these.
+    bare_words: tuple[str, ...] = ()
     #: Takes all words up to the next option as one tuple; only one word if that contains "=".
     is_greedy: bool = False
     #: Spellings from other tools that users type by habit.
@@ -144,16 +146,16 @@ DURATION = Kind(units.TIME_EXAMPLE, units.parse_duration)
 SIZE = Kind(units.SIZE_EXAMPLE, units.parse_size)
 
 HELP: Option[bool] = Option(("-h", "--help"), "Show this help.")
-DEBUG: Option[bool] = Option(("--debug",), "Show where an error came from.")
+DEBUG: Option[bool] = Option(("--debug",), "Show a traceback for errors.")
 COLOR = Option(
-    ("--color",), "When to use colour; auto: on a terminal.", one_of("auto", "always", "never"), "auto|always|never"
+    ("--color",), "Use colour: auto means only on a terminal.", one_of("auto", "always", "never"), "auto|always|never"
 )
 #: Accepted by every verb, and also before the verb.
 COMMON: tuple[Option[object], ...] = (COLOR, DEBUG, HELP)
 
 JSON: Option[bool] = Option(("--json",), "Print one JSON document.")
-QUIET: Option[bool] = Option(("-q", "--quiet"), "Print ids only.")
-YES: Option[bool] = Option(("-y", "--yes"), "Do not ask.")
+QUIET: Option[bool] = Option(("-q", "--quiet"), "Print only ids.")
+YES: Option[bool] = Option(("-y", "--yes"), "Do not ask for confirmation.")
 
 
 def parse(
@@ -214,6 +216,8 @@ def _take(
         hint = nearest(word.partition("=")[0], known) or f"See `dibs {verb} --help`."
         raise UserError(f"{verb} has no option {shown(typed)}.", hint)
     if option.is_bare:
+        if value is None and left and left[-1] in option.bare_words:
+            value = left.pop()
         return option, name, value
     if option.kind is not None:
         return option, name, _next_value(option, name, known, left) if value is None else value
@@ -295,14 +299,18 @@ def action_of(args: Args, verb: str, actions: Iterable[str]) -> str:
     """Return the one word that follows a verb with actions, such as `daemon stop`."""
     known = [*actions]
     if len(args.words) != 1 or args.words[0] not in known:
-        got = f'"{shown(" ".join(args.words))}"' if args.words else "nothing"
-        raise UserError(f"{verb} expected {', '.join(known[:-1])} or {known[-1]}, got {got}.")
+        raise UserError(f"{verb} expected {', '.join(known[:-1])} or {known[-1]}, got {quoted(args.words)}.")
     return args.words[0]
 
 
 def shown(text: str) -> str:
     """Shorten input so that it fits a one-line error."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Return words as an error shows them."""
+    return f'"{shown(" ".join(words))}"' if words else "nothing"
 
 
 def refuse_words(verb: str, args: Args) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dibs.errors import UserError
-from dibs.model import scripts
+from dibs.model import scripts, suggestions
 from dibs.submission import command_hints, drafts, job_options, options, sbatch
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Caller, Option
@@ -115,7 +115,7 @@ def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, b
     lines: dict[str, list[Args]] = {"SBATCH": [], "DIBS": []}
     left: list[str] = []
     for line in scripts.directives(script.body, script.name):
-        try:
+        with suggestions.inside(f"{script.name}, line {line.number}:"):
             words: Sequence[str] = line.words
             if line.kind == "SBATCH":
                 words, unknown = sbatch.translate(words, place)
@@ -123,8 +123,6 @@ def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, b
             lines[line.kind].append(options.parse(verb, LINE_OPTIONS, words))
             if rest := lines[line.kind][-1].words:
                 raise UserError(f'expected options, got "{options.shown(rest[0])}".')
-        except UserError as error:
-            raise UserError(f"{script.name}, line {line.number}: {error.message}", error.hint) from None
     whole = layered(_joined(lines["SBATCH"]), _joined(lines["DIBS"]), args)
     if whole.has(job_options.SIGNAL) and not whole.has(job_options.TIME) and not args.has(job_options.SIGNAL):
         # The script leaves the time limit to the cluster; a typed signal without one is an error elsewhere.

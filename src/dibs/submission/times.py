@@ -12,7 +12,8 @@ from dibs.model import units
 
 #: The text for a start expected within a second.
 NOW = "now"
-EXAMPLE = "a moment to come such as 22:00, now+2h or 2026-11-16T08:00"
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+EXAMPLE = "a future time such as 22:00, fri 18:00, now+2h or 2026-11-16T08:00"
 
 
 def parse(text: str, now: datetime) -> datetime:
@@ -28,6 +29,8 @@ def parse(text: str, now: datetime) -> datetime:
         today = datetime.combine(now, clock)
         # By calendar and not 24 hours later: a day may have 23 or 25 hours.
         return (today if today > now else datetime.combine(now + timedelta(days=1), clock)).astimezone()
+    if (day := _named_day(word, now)) is not None:
+        return day
     moment = _written(word)
     if moment is None and word[-1:].isalpha() and word[:1].isdigit():
         # pueue's --delay 2h.
@@ -37,6 +40,20 @@ def parse(text: str, now: datetime) -> datetime:
     if moment <= now.astimezone():
         raise UserError(f'expected {EXAMPLE}, got "{text}", which is past.')
     return moment
+
+
+def _named_day(word: str, now: datetime) -> datetime | None:
+    """Parse `fri 18:00`, `tomorrow 9:00` or `today 18:00`; a weekday is the next one whose time is in the future."""
+    name, _, rest = word.lower().partition(" ")
+    clock = _clock(rest.strip())
+    days = next((number for number, day in enumerate(DAYS) if len(name) >= 2 and day.startswith(name)), None)
+    if clock is None or (days is None and name not in ("today", "tomorrow")):
+        return None
+    ahead = int(name == "tomorrow") if days is None else (days - now.weekday()) % 7
+    found = datetime.combine(now + timedelta(days=ahead), clock)
+    if found <= now and days is not None:
+        found = datetime.combine(now + timedelta(days=7), clock)
+    return found.astimezone() if found > now else None
 
 
 def past(text: str, now: datetime) -> datetime:
