@@ -101,7 +101,10 @@ def test_every_target_not_known_to_be_public_needs_the_token(target: str, area: 
 
 
 #: Values of the variables of a path; for all others "1" is one.
-VALUES = {"page": ("", "jobs", "sweeps", "gpus", "usage", "settings"), "detail_page": ("job", "sweep", "gpu")}
+VALUES = {
+    "page": ("", "jobs", "compare", "sweeps", "gpus", "people", "usage", "settings"),
+    "detail_page": ("job", "sweep", "gpu"),
+}
 
 
 def test_exactly_the_page_and_its_files_are_public() -> None:

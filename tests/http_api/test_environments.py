@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_a_job_of_an_older_version_without_an_environment_lends_none(bench: Benc
     mine = from_shell(bench, bench.folder, "mine")
     bench.until(mine)
     bench.stop()
-    with sqlite3.connect(bench.home / "dibs.db") as database:
+    with contextlib.closing(sqlite3.connect(bench.home / "dibs.db")) as database, database:
         database.execute("UPDATE jobs SET environ = NULL, environ_from = ''")
     bench.start()
     assert bench.job(mine)["environment"] is None

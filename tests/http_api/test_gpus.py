@@ -36,7 +36,10 @@ def test_a_device_is_shown_as_the_driver_reports_it() -> None:
         "state": "unhealthy",
         "holders": [],
         "idle_since": None,
+        "unused_since": None,
+        "is_idle": False,
         "waiters": 0,
         "blocked": None,
         "reserved_for": None,
+        "kept_by": None,
     }

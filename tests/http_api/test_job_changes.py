@@ -19,14 +19,14 @@ def test_one_request_returns_the_states_and_a_cursor(queue: Bench) -> None:
     queue.until(done)
     told = changes(queue, select=f"{done},{held},999")
     assert told["jobs"] == [
-        {"id": done, "state": "done", "attempt": 1},
-        {"id": held, "state": "held", "attempt": 1},
+        {"id": done, "state": "done", "attempt": 1, "files": None},
+        {"id": held, "state": "held", "attempt": 1, "files": None},
     ]
     assert told["files"] == str(queue.home / "jobs")
     assert changes(queue, since=told["cursor"], wait_s=0)["jobs"] == []
     queue.cancel(held)
     news = changes(queue, since=told["cursor"], wait_s=PATIENCE_S)
-    assert news["jobs"] == [{"id": held, "state": "cancelled", "attempt": 1}]
+    assert news["jobs"] == [{"id": held, "state": "cancelled", "attempt": 1, "files": None}]
     assert news["cursor"] > told["cursor"]
 
 

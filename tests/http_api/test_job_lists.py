@@ -149,3 +149,26 @@ def test_deeply_nested_json_is_refused(queue: Bench) -> None:
 def test_an_unknown_gpu_is_not_found(queue: Bench) -> None:
     with pytest.raises(NotFound, match="gpu expected an index or UUID"):
         ask(queue, gpu="9")
+
+
+def test_sweeps_and_batches_of_a_list_are_its_groups(bench: Bench) -> None:
+    bench.start()
+    alone = bench.add("true", gpus=0)
+    done = bench.cli("sweep", "true {x}", "--name", "wide", "-g", "0", "-p", "x=1,2,3")
+    assert done.returncode == 0, done.stderr
+    runs = [job["id"] for job in ask(bench, sort="id", limit="9")["jobs"] if job["sweep"] == "wide"]
+    ids = bench.client.post(
+        "/v1/jobs", {"defaults": {"gpus": 0, "cwd": "/"}, "jobs": [{"argv": ["true"]}] * 2, "at_once": 1}
+    )["ids"]
+    bench.wait_all()
+    found = ask(bench, "/v1/jobs/bundles")["bundles"]
+    assert [(each["name"], each["total"], each["ids"]) for each in found] == [
+        ("true", 2, f"{ids[0]}-{ids[-1]}"),
+        ("wide", 3, f"{runs[0]}-{runs[-1]}"),
+    ]
+    assert [each["sweep"] is None for each in found] == [True, False]
+    assert found[1]["counts"] == {"done": 3}
+    assert alone not in (*runs, *ids)
+    # Of a filtered list only what is in it, and one job is no group.
+    assert ask(bench, "/v1/jobs/bundles", text="true 1")["bundles"] == []
+    assert ask(bench, "/v1/jobs/bundles", state="failed")["bundles"] == []

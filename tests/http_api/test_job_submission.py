@@ -49,6 +49,31 @@ def output(bench: Bench, job_id: int) -> str:
     return bench.log(job_id)
 
 
+# -- lines --
+
+
+def test_lines_in_one_text_are_queued_all_or_none(bench: Bench) -> None:
+    defaults = {"cwd": "/", "hold": True, "gpus": 0}
+    answer = bench.client.post("/v1/jobs", {"defaults": defaults, "lines": "echo 1\necho 2\necho 3"})
+    assert answer["ids"] == [1, 2, 3]
+    listed = bench.client.get("/v1/jobs", [("select", "all")])["jobs"]
+    assert [(job["command"], job["name"], job["state"]) for job in listed] == [
+        (f"echo {number}", "echo", "held") for number in (1, 2, 3)
+    ]
+    with pytest.raises(UserError, match="line 2: expected a command, got an empty one"):
+        bench.client.post("/v1/jobs", {"defaults": defaults, "lines": "echo 4\n\necho 5"})
+    with pytest.raises(UserError, match="expected an object with jobs, commands or lines"):
+        bench.client.post("/v1/jobs", {"defaults": defaults, "lines": "true", "commands": ["true"]})
+    assert len(bench.client.get("/v1/jobs", [("select", "all")])["jobs"]) == 3
+
+
+def test_more_lines_than_a_list_holds_are_queued_by_one_command(bench: Bench) -> None:
+    assert refused(bench, "add", "-", input="true\n" * 100_001 + "echo \0\n").startswith("dibs: stdin, line 100002: ")
+    done = bench.cli("add", "--hold", "-", input="true\n" * 100_001)
+    assert (done.returncode, len(done.stdout.split())) == (0, 100_001)
+    assert bench.client.get("/v1/queue")["counts"]["held"] == 100_001
+
+
 # -- scripts --
 
 
@@ -159,11 +184,11 @@ def test_an_sbatch_warning_without_a_limit_is_ignored(bench: Bench) -> None:
         ("#DIBS -g 2 echo\n", 'x.sh, line 1: expected options, got "echo".'),
         ("#SBATCH --array=9-1\n", "x.sh, line 1: --array expected numbers"),
         ("#DIBS --script y.sh\n", "x.sh, line 1: add has no option --script."),
-        ("#!/bin/sh\r\ntrue\r\n", "x.sh has Windows line ends"),
+        ("#!/bin/sh\r\ntrue\r\n", "x.sh has Windows line endings"),
         ("#!/nowhere/python\n", "x.sh: command not found: /nowhere/python (its first line names it)."),
         ("#!/usr/bin/env no-such-python\n", "x.sh: command not found: no-such-python (its first line names it)."),
         ("", "x.sh is empty"),
-        ("a\0b", "x.sh is not a script but a program or data."),
+        ("a\0b", "x.sh is a binary file, not a script."),
     ],
 )
 def test_a_script_that_cannot_be_queued_is_refused(bench: Bench, text: str, says: str) -> None:
@@ -230,7 +255,7 @@ def test_run_accepts_one_script_only(bench: Bench) -> None:
     write(bench, "x.sh", "#SBATCH --array=0-3\n")
     done = bench.cli("run", "x.sh")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "run stays with one job, and --array is for many. Queue them with dibs add." in done.stderr
+    assert "run takes one job; --array is for many. Submit them with dibs add." in done.stderr
 
 
 # -- many jobs --
@@ -273,7 +298,7 @@ def test_repeated_jobs_are_equal_except_for_their_number(bench: Bench) -> None:
         ({"repeat": 0}, "--repeat expected a whole number from 1 up"),
         ({"repeat": 10**6}, "--repeat expected"),
         ({"repeat": True}, "--repeat expected"),
-        ({"times": 2}, "expected an object with jobs or commands"),
+        ({"times": 2}, "expected an object with jobs, commands or lines"),
     ],
 )
 def test_the_api_refuses_an_invalid_array_too(bench: Bench, more: dict[str, Any], says: str) -> None:
@@ -292,7 +317,7 @@ def test_the_api_refuses_an_invalid_array_too(bench: Bench, more: dict[str, Any]
         ({"argv": ["/x"], "script": "é"}, "script expected base64"),
         ({"command": "x", "environ": "é"}, "environ expected base64"),
         ({"command": "x", "begin_at": "9999-12-31T23:59:59-10:00"}, "begin_at expected a moment such as"),
-        ({"argv": ["/x"], "script": "AA=="}, "x is not a script"),
+        ({"argv": ["/x"], "script": "AA=="}, "x is a binary file, not a script"),
         ({"command": "x", "output": "{foo}"}, "--output expected placeholders among"),
         ({"command": "x", "time_limit_s": 9, "warn": {"signal": "FOO"}}, "--signal expected a signal such as USR1"),
         ({"command": "x", "metric": {"loss": "("}}, "--metric expected NAME=REGEX"),
@@ -391,7 +416,7 @@ def test_options_of_slurm_and_pueue_are_accepted(bench: Bench) -> None:
     )
     job = bench.job(job_id)
     assert (job["gpus"], job["cpus"], job["name"], job["cwd"]) == (2, 2, "foo", "/tmp")
-    assert (job["project"], job["state"], job["command"]) == ("lab", "held", "a | b")
+    assert (job["group"], job["state"], job["command"]) == ("lab", "held", "a | b")
     (job_id,) = add(bench, "--gpus-per-node", "pretend:1", "--delay", "2h", "true")
     assert bench.job(job_id)["request"]["gpu_type"] == "pretend"
     assert bench.job(job_id)["begin_at"] is not None
@@ -404,7 +429,7 @@ def test_a_dry_run_shows_what_would_be_queued_and_changes_nothing(bench: Bench) 
     done = bench.cli("add", "--dry-run", "-g", "2", "-e", "A=1", "-e", "API_KEY=x", "-t", "1h", "echo a | cat")
     assert (done.returncode, done.stderr) == (0, "")
     first, *facts = done.stdout.splitlines()
-    assert first == "1 job would be queued; nothing was."
+    assert first == "1 job would be submitted; nothing was submitted."
     assert [line.split(maxsplit=1) for line in facts] == [
         ["command", "echo a | cat"],
         [
@@ -450,7 +475,7 @@ def test_a_dry_run_refuses_what_a_submission_would(bench: Bench) -> None:
 
 def test_a_dry_run_of_many_jobs_shows_the_first_ones(bench: Bench) -> None:
     done = bench.cli("add", "--dry-run", "--array", "0-11%3", "true")
-    assert done.stdout.startswith("12 jobs would be queued; nothing was.\n")
+    assert done.stdout.startswith("12 jobs would be submitted; nothing was submitted.\n")
     assert "at once" in done.stdout
     assert done.stdout.endswith("  9: true\n  ... and 2 more\n")
     shown = json.loads(bench.cli("add", "--dry-run", "--json", "--array", "0-11%3", "true").stdout)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exposed
-from dibs.http_api import metrics_text
-from dibs.http_api.metrics_text import Sample, counter, gauge, histogram
+from dibs.http_api import metrics
+from dibs.http_api.metrics import Sample, counter, gauge, histogram
 from dibs.jobqueue.counters import Histogram
 
 HOSTILE = ['"', "\\", "\n", 'a"} 1\nevil{x="', "{}", "# HELP", "\\n", "\r", "\x00", "\u2028", "名前", "a,b=c", " "]
@@ -32,9 +32,9 @@ def test_every_metric_can_be_read_back(values: dict[str, float], about: str) -> 
         assert made == ""
         return
     found = exposed.read(made)["x"]
-    assert found.about == metrics_text.escaped(about).replace(r"\"", '"')
-    told = {metrics_text.escaped(name): value for name, value in values.items()}
-    read = {metrics_text.escaped(labels[0][1]): value for (_, labels), value in found.samples.items()}
+    assert found.about == metrics.escaped(about).replace(r"\"", '"')
+    told = {metrics.escaped(name): value for name, value in values.items()}
+    read = {metrics.escaped(labels[0][1]): value for (_, labels), value in found.samples.items()}
     assert read.keys() == told.keys()
     assert all(read[name] == value or (math.isnan(value) and math.isnan(read[name])) for name, value in told.items())
 
@@ -54,7 +54,7 @@ def test_histogram_buckets_are_cumulative_and_end_with_the_total() -> None:
     [(True, "1"), (0.0, "0"), (-0.5, "-0.5"), (2**40, "1099511627776"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
 )
 def test_numbers_are_formatted_as_the_format_requires(value: float, told: str) -> None:
-    assert metrics_text.number(value) == told
+    assert metrics.number(value) == told
 
 
 def test_a_metric_without_values_is_left_out() -> None:

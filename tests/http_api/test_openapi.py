@@ -16,9 +16,6 @@ import hypothesis
 import openapi_spec_validator
 import pytest
 import schemathesis
-
-# Imported here and not on first use, beside other threads: pytest parses it, and until Python 3.11.8 that could fail.
-import schemathesis.generation.jsonschema.strategy
 from schemathesis import checks
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -43,7 +40,12 @@ CHECKS = [
     response_schema_conformance,
 ]
 #: A finished job and a sweep, a verb, a GPU.
-THERE = {"id": 1, "verb": "hold", "gpu": "0"}
+THERE = {"name": "night", "id": 1, "verb": "hold", "gpu": "0"}
+#: Every operation, as Schemathesis sees it.
+SEEN: dict[tuple[str, str], Any] = {
+    (operation.method, operation.path): operation
+    for operation in (each.ok() for each in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations())
+}
 OPERATIONS = [
     (method, path)
     for path, methods in DOCUMENT["paths"].items()
@@ -90,18 +92,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, st
     own.close()
 
 
-@pytest.fixture(scope="module")
-def operations() -> dict[tuple[str, str], Any]:
-    """Return every operation of the document, as Schemathesis sees it."""
-    found = [each.ok() for each in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()]
-    return {(operation.method, operation.path): operation for operation in found}
-
-
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=lambda word: word)
-def test_a_daemon_answers_as_documented(served: Any, operations: Any, method: str, path: str) -> None:
+def test_a_daemon_answers_as_documented(served: Any, method: str, path: str) -> None:
     """Requests that the document allows, and others: never an internal error, never an undocumented answer."""
     queue, base, headers = served
-    operation, told = operations[method, path], DOCUMENT["paths"][path][method]
+    operation, told = SEEN[method, path], DOCUMENT["paths"][path][method]
     ways = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
     if "{" in path:
         # Of existing things; any other number most likely does not exist.
@@ -140,7 +135,7 @@ def let_in(own: Bench) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("path", sorted(ENDING))
-def test_routes_that_end_something_also_answer_as_documented(bench: Bench, operations: Any, path: str) -> None:
+def test_routes_that_end_something_also_answer_as_documented(bench: Bench, path: str) -> None:
     ((method, told),) = DOCUMENT["paths"][path].items()
     modes = [GenerationMode.POSITIVE, *([GenerationMode.NEGATIVE] if "requestBody" in told else [])]
     for mode in modes:
@@ -153,7 +148,7 @@ def test_routes_that_end_something_also_answer_as_documented(bench: Bench, opera
             phases=[hypothesis.Phase.generate],
             suppress_health_check=list(hypothesis.HealthCheck),
         )
-        @hypothesis.given(case=operations[method, path].as_strategy(generation_mode=mode))
+        @hypothesis.given(case=SEEN[method, path].as_strategy(generation_mode=mode))
         def ask(case: Any) -> None:
             base, headers = let_in(bench)
             case.call_and_validate(base_url=base, headers=headers, checks=CHECKS, timeout=60)

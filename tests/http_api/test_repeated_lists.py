@@ -68,7 +68,7 @@ def test_an_unchanged_job_is_reused_from_the_cache(desk: Desk) -> None:
     assert shown(desk).is_same(shown(desk))
     # Devices come and go; that does not affect a job without one.
     assert shown(desk).is_same(shown(desk, inventory=build.inventory(1)))
-    assert not shown(desk).is_same(shown(desk, reason="it waits for another"))
+    assert not shown(desk).is_same(shown(desk, reason="waiting for another"))
     assert not shown(desk).is_same(shown(desk, report={"loss": 0.5}))
     assert not shown(desk).is_same(shown(desk, marks=["idle"]))
 

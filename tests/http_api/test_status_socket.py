@@ -14,7 +14,7 @@ import pytest
 
 from bench import Bench, wait_for
 from browsers import converse
-from dibs.http_api import admission, status_socket
+from dibs.http_api import admission, server
 from dibs.http_api.admission import Endpoint, RequestSummary
 from dibs.http_api.routes import ROUTES
 from dibs.system import paths
@@ -125,15 +125,15 @@ def test_an_existing_file_at_its_path_is_kept_and_does_not_stop_the_daemon(tmp_p
 
 
 def test_only_our_own_dead_socket_is_removed(path: Path) -> None:
-    status_socket.remove_dead(path)
+    server.remove_dead(path)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     listening.listen()
     with pytest.raises(FileExistsError, match="another daemon"):
-        status_socket.remove_dead(path)
+        server.remove_dead(path)
     listening.close()
-    status_socket.remove_dead(path)
+    server.remove_dead(path)
     assert not os.path.lexists(path)
     path.symlink_to("elsewhere")
     with pytest.raises(FileExistsError, match="something else"):
-        status_socket.remove_dead(path)
+        server.remove_dead(path)

@@ -82,3 +82,26 @@ def test_what_is_wrong_is_said_and_nothing_is_queued(bench: Bench, change: dict[
         bench.client.post("/v1/sweeps", DOCUMENT | change)
     assert says in str(caught.value)
     assert bench.client.get("/v1/sweeps") == {"sweeps": []}
+
+
+def test_a_document_may_be_a_search(bench: Bench) -> None:
+    document = {"command": "echo loss: {x}", "parameters": {"x": "uniform(0,1)"}, "name": "s", "gpus": 0}
+    document |= {"search": "tpe", "trials": 3, "early_stop": "median", "metric": DOCUMENT["metric"]}
+    defaults = {"cwd": str(bench.folder)}
+    assert bench.client.post("/v1/sweeps?dry_run=yes", document | {"defaults": defaults})["points"] == 3
+    answer = bench.client.post("/v1/sweeps", document | {"defaults": defaults})
+    assert (answer["counts"], answer["search"]["trials"], answer["early_stop"]) == ({"new": 1}, 3, "median")
+    assert bench.cli("wait", "sweep:s").returncode == 0
+    assert len(bench.jobs("sweep:s")) == 3
+    plain = bench.client.post("/v1/sweeps", DOCUMENT | {"name": "plain"})
+    with pytest.raises(UserError, match="expected a sweep with a search"):
+        bench.client.post(f"/v1/sweeps/{plain['id']}/trials", {})
+
+
+def test_two_searches_that_begin_together_both_run(bench: Bench) -> None:
+    """The driver must not take one that was just created for one whose jobs were deleted."""
+    words = ["--search", "tpe", "--trials", "4", "--minimize", "loss", "--metric", "loss=loss=(.*)", "-g", "0"]
+    for name in ("a", "b", "c"):
+        assert bench.cli("sweep", "echo loss={x}", "-p", "x=uniform(0,1)", "-n", name, *words).returncode == 0
+    assert bench.cli("wait").returncode == 0
+    assert len(bench.jobs("done")) == 12

@@ -88,9 +88,11 @@ def test_usage_lists_every_day_and_its_users(queue: Bench) -> None:
     found = queue.client.get("/v1/usage", [("days", "3")])
     assert len(found["days"]) == 3
     assert found["days"][0]["from"] <= queue.job(done)["finished_at"] < found["days"][-1]["to"]
-    assert found["sums"][0].keys() == {"day", "project", "sweep", "gpu_s", "watched_s", "idle_s"}
+    assert found["sums"][0].keys() == {
+        "day", "project", "sweep", "gpu_s", "watched_s", "idle_s", "group", "used_s", "jobs", "waited_s",
+    }  # fmt: skip
     assert "vision" in {one["project"] for one in found["sums"]}
     assert found["waits"]["count"] >= 1
-    for wrong in ("0", "29", "many"):
+    for wrong in ("0", "367", "many"):
         with pytest.raises(UserError, match="days: expected a"):
             queue.client.get("/v1/usage", [("days", wrong)])

@@ -20,7 +20,7 @@ from dibs.daemon.service import Daemon
 from dibs.errors import NotAllowed, UserError
 from dibs.http_api import job_submission
 from dibs.http_api.connections import Connection
-from dibs.submission import add_command, device_hints, job_options, options
+from dibs.submission import add_command, device_hints, job_options, options, remote_callers
 from dibs.submission.add_command import Line
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Caller
@@ -29,8 +29,8 @@ from dibs.submission.options import Args, Caller
 MOST_READERS = 4
 #: Seconds until the client reads its files itself.
 READ_FOR_S = 2.0
-#: Options that need the client's terminal or its traceback.
-LEFT_TO_THE_CLIENT = (options.HELP, options.DEBUG, job_options.DRY_RUN)
+#: Options that need the client's terminal, its traceback, or an answer of the daemon first.
+LEFT_TO_THE_CLIENT = (options.HELP, options.DEBUG, job_options.DRY_RUN, job_options.LIKE)
 
 
 #: Paths that name a different file in every process; the shell passes such a path for `<(command)`.
@@ -45,15 +45,15 @@ class AddIn(msgspec.Struct, forbid_unknown_fields=True):
     environ: str
     cwd: str
     umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)]
-    #: The client's result of `file_system`.
+    #: The client's result of `remote_callers.file_system`.
     file_system: str
     #: Whether stderr is a terminal.
     is_terminal: bool
 
     def caller(self) -> Caller:
         """Return the process that sent the request."""
-        environ = dict(word.partition("=")[::2] for word in decoded(self.environ))
-        return Caller(environ, "".join(decoded(self.cwd)), self.umask, is_remote=True)
+        environ = dict(word.partition("=")[::2] for word in remote_callers.unpack(self.environ))
+        return Caller(environ, "".join(remote_callers.unpack(self.cwd)), self.umask, is_remote=True)
 
 
 class Draft(NamedTuple):
@@ -69,10 +69,10 @@ async def post_add(daemon: Daemon, readers: ThreadPoolExecutor, request: web.Req
     """Submit the jobs of a `dibs add` command line; return the lines to print. Only for the owner's own client."""
     assert isinstance(request.protocol, Connection)
     peer = request.protocol.peer
-    if peer is None or peer.uid != os.geteuid() or body.file_system != file_system():
+    if peer is None or peer.uid != os.geteuid() or body.file_system != remote_callers.file_system():
         raise NotAllowed("the daemon does not see the files that the client sees.")
     caller = body.caller()
-    draft = await read(readers, decoded(body.argv), caller)
+    draft = await read(readers, remote_callers.unpack(body.argv), caller)
     answer = await job_submission.add(daemon, draft.body, is_terminal=body.is_terminal)
     notes: list[str] = []
     if not draft.args.has(options.QUIET):
@@ -108,20 +108,6 @@ def _draft(words: list[str], caller: Caller) -> Draft:
     if draft.args.has(job_options.BEGIN) and caller.environ.get("TZ") != os.environ.get("TZ"):
         raise UserError("the daemon is in another time zone than the client.")
     return Draft(draft.args, draft.body, said, device_hints.about_assignment(draft.body))
-
-
-def file_system() -> str:
-    """Return an identifier of the files that this process sees: its mount namespace and its root."""
-    root = os.stat("/")
-    return f"{os.readlink('/proc/self/ns/mnt')} {root.st_dev} {root.st_ino}"
-
-
-def decoded(packed: str) -> list[str]:
-    """Return the strings that the client packed."""
-    try:
-        return [os.fsdecode(word) for word in packed.encode("latin-1").split(b"\0")[:-1]]
-    except ValueError:
-        raise UserError("expected one character for each byte, up to U+00FF.") from None
 
 
 def _line(line: Line) -> str:

@@ -21,7 +21,7 @@ LOOPBACK_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 #: Sec-Fetch mode and destination when a user opens a page: no script of another page sees the answer.
 OPENING = ("navigate", "document")
 
-PAGES = frozenset({"/", "/jobs", "/sweeps", "/gpus", "/usage", "/settings"})
+PAGES = frozenset({"/", "/jobs", "/compare", "/sweeps", "/gpus", "/people", "/usage", "/settings"})
 PAGE = re.compile(r"/(job|sweep|gpu)/[^/]+|/static/.+")
 #: Only for the owner's programs, never for a page: these paths let browsers in or read the owner's files.
 OWN_PATHS = frozenset({"/v1/add", "/v1/session/codes", "/v1/web"})

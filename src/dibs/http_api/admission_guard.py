@@ -134,7 +134,7 @@ def _check_devices(request: web.Request) -> None:
     if wanted is not None and wanted != ours and not request.path.startswith("/v1/daemon"):
         raise Conflict(
             f'the daemon runs with DIBS_DEVICES="{ours}", here it is "{wanted}".',
-            "`dibs daemon restart` takes the new value; running jobs go on.",
+            "`dibs daemon restart` takes the new value; running jobs continue.",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.daemon.service import Daemon
+from dibs.http_api import wire
 from dibs.http_api.schemas import actions, machine_answers
 from dibs.model import serialization
 from dibs.version import __version__
@@ -11,16 +12,8 @@ from dibs.version import __version__
 async def get_daemon(daemon: Daemon) -> machine_answers.Daemon:
     """Describe the daemon: process, socket, version, user and devices."""
     who = daemon.identity
-    return machine_answers.Daemon(
-        running=True,
-        pid=who.pid,
-        socket=str(who.socket),
-        version=__version__,
-        started_at=serialization.moment(who.started_at),
-        home=str(who.home),
-        user=who.user,
-        devices=who.devices,
-    )
+    told = {"started_at": serialization.moment(who.started_at), "home": str(who.home), "socket": str(who.socket)}
+    return wire.fill(machine_answers.Daemon, who, running=True, version=__version__, **told)
 
 
 async def post_stop(daemon: Daemon, body: actions.StopIn) -> machine_answers.DaemonStop:

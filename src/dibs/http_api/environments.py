@@ -27,6 +27,8 @@ class Base:
     cwd: str
     environ: bytes
     source: str
+    #: Variables that were given with `like`'s job and that nobody can see to give them again.
+    secrets: tuple[tuple[str, str], ...] = ()
 
 
 async def complete(daemon: Daemon, submissions: Sequence[Submission]) -> list[Submission]:
@@ -48,10 +50,11 @@ async def _base(daemon: Daemon, cwd: str, like: JobId | None) -> Base:
 def _stored(reader: Reader, cwd: str, like: JobId | None) -> Base | None:
     folders = reader.folders(1, cwd or None) if like is None else [(reader.job(like).spec.cwd, like)]
     for folder, job_id in folders:
-        environ_id = reader.job(job_id).spec.environ_id
-        if environ_id is None:
+        spec = reader.job(job_id).spec
+        if spec.environ_id is None:
             raise UserError(f"job {job_id} has no stored environment.", "Name another job.")
-        return Base(cwd or folder, reader.environ(environ_id), f"job {job_id}")
+        secrets = tuple(pair for pair in spec.env if serialization.is_secret(pair[0])) if like is not None else ()
+        return Base(cwd or folder, reader.environ(spec.environ_id), f"job {job_id}", secrets)
     return None
 
 
@@ -61,7 +64,8 @@ def _completed(submission: Submission, base: Base | None) -> Submission:
     spec = replace(submission.spec, cwd=base.cwd)
     if submission.environ is not None:
         return replace(submission, spec=spec)
-    return replace(submission, spec=replace(spec, environ_from=base.source), environ=base.environ)
+    spec = replace(spec, env=tuple(dict((*base.secrets, *spec.env)).items()), environ_from=base.source)
+    return replace(submission, spec=spec, environ=base.environ)
 
 
 def get_environments(reader: Reader) -> machine_answers.Environments:

@@ -20,10 +20,10 @@ from dibs.errors import Conflict, DibsError, MachineError, UserError
 from dibs.http_api import event_hub, gpus, queue
 from dibs.http_api.event_hub import Hub, Message, Stream
 from dibs.http_api.schemas import job_answers
+from dibs.http_api.schemas.job_answers import JobEvent
 from dibs.model import serialization
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
-from dibs.store.query_results import NumberedEvent
 from dibs.store.writer import Reader
 from dibs.system import open_files
 from dibs.version import __version__
@@ -253,8 +253,5 @@ def _news(reader: Reader, since: int | None) -> News:
 
 def _messages(reader: Reader, since: int, until: int, job: int | None = None) -> list[Message]:
     found = reader.happened(since, until, None if job is None else JobId(job), event_hub.HISTORY + 1)
-    return [Message(e.number, e.job, event_hub.message("job", _job_event(e), e.number)) for e in found]
-
-
-def _job_event(e: NumberedEvent) -> job_answers.JobEvent:
-    return job_answers.JobEvent(e.job, serialization.moment(e.at), e.kind, e.detail, e.word, e.attempt)
+    events = ((e, JobEvent(e.job, serialization.moment(e.at), e.kind, e.detail, e.word, e.attempt)) for e in found)
+    return [Message(e.number, e.job, event_hub.message("job", event, e.number)) for e, event in events]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -10,17 +11,18 @@ from msgspec import Meta, Struct
 
 from dibs.daemon.service import Daemon
 from dibs.devices import usage
+from dibs.devices.idle_leases import IdleLease
 from dibs.errors import NotAllowed, NotFound
 from dibs.http_api import wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import actions, job_answers, machine_answers
-from dibs.jobqueue.outlook import QueueOutlook
+from dibs.jobqueue.outlook import NOT_KEPT, KeptBack, QueueOutlook
 from dibs.jobqueue.thread import now_ms
 from dibs.leases import blockers, device_lease, drains, holders, tickets
 from dibs.leases.blockers import Blocker
 from dibs.model import devices, serialization
 from dibs.model.devices import Device, DeviceId, Inventory
-from dibs.model.jobs import Job, JobId
+from dibs.model.jobs import Job
 from dibs.scheduling import choice, planner
 from dibs.scheduling.views import Active, Occupant, View
 from dibs.store.writer import Reader
@@ -53,10 +55,13 @@ def _gpus(daemon: Daemon, reader: Reader, inventory: Inventory) -> machine_answe
     inventory = devices.with_faults(inventory, {DeviceId(device): why for device, why in broken.items()})
     line = tickets.line(place, {*ids})
     waiters = [
-        machine_answers.Waiter(t.user, t.pid, t.count, t.mib * choice.MIB or None, list(t.devices)) for t in line
+        machine_answers.Waiter(
+            t.user, t.pid, t.count, t.mib * choice.MIB or None, list(t.devices), serialization.moment(_since(t))
+        )
+        for t in line
     ]
     idle = daemon.devices.idle_since
-    reserved = daemon.outlook(reader).reserved()
+    kept = daemon.outlook(reader).kept_back()
     shown = [
         gpu_answer(
             device,
@@ -64,7 +69,9 @@ def _gpus(daemon: Daemon, reader: Reader, inventory: Inventory) -> machine_answe
             idle.get(device.id),
             sum(device.id in t.devices for t in line),
             blocked.get(device.id),
-            reserved.get(device.id),
+            kept.get(device.id, NOT_KEPT),
+            daemon.devices.idle_leases.get(device.id),
+            daemon.settings.idle_after,
         )
         for device in inventory.devices
     ]
@@ -72,11 +79,22 @@ def _gpus(daemon: Daemon, reader: Reader, inventory: Inventory) -> machine_answe
     return machine_answers.Gpus(shown, waiters, inventory.problem, inventory.restriction, starts)
 
 
+def _since(ticket: tickets.Ticket) -> int:
+    """Return since when a ticket waits, in wall-clock milliseconds; its own time counts from the boot."""
+    return now_ms() - max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticket.since_ns) // 1_000_000
+
+
 def _people(place: Folder, inventory: Inventory) -> tuple[dict[str, tuple[holders.Holder, ...]], dict[str, Blocker]]:
     """Return the holders of each device, and who blocks it, from the same tables."""
-    table, locked = locks.table(), locks.flocked()
+    table, locked = locks.table(), locks.LockTable()
     found = holders.survey(place, inventory.ids, table, locked)
-    return found, blockers.find(place, inventory.ids, table, locked)
+    # Nobody is kept from a device that we hold ourselves; it is not looked at, which would take a while.
+    mine = {device for device, who in found.items() if len(who) == 1 and who[0].mib is None and _is_ours(who[0])}
+    return found, blockers.find(place, [device for device in inventory.ids if device not in mine], table, locked)
+
+
+def _is_ours(holder: holders.Holder) -> bool:
+    return holder.uid == os.geteuid() and holder.pid is not None
 
 
 async def get_history(daemon: Daemon, query: HistoryQuery) -> machine_answers.History:
@@ -102,7 +120,9 @@ def gpu_answer(
     idle_since: int | None,
     waiters: int,
     blocker: Blocker | None = None,
-    reserved_for: JobId | None = None,
+    kept: KeptBack = NOT_KEPT,
+    unused: IdleLease | None = None,
+    idle_after_s: float = 0.0,
 ) -> machine_answers.Gpu:
     # A holder without a pid and a user has just left.
     held_by = [holder for holder in found if holder.pid is not None or holder.uid is not None]
@@ -114,14 +134,13 @@ def gpu_answer(
         state=_state(device, is_leased=bool(held_by) or blocker is not None),
         holders=[_holder(holder) for holder in held_by],
         idle_since=serialization.moment(idle_since),
+        unused_since=serialization.moment(unused.since) if unused and held_by else None,
+        is_idle=unused is not None and bool(held_by) and unused.has_lasted(idle_after_s),
         waiters=waiters,
-        blocked=None if blocker is None else _blocked(blocker),
-        reserved_for=None if held_by else reserved_for,
+        blocked=blocker and wire.fill(machine_answers.Blocked, blocker, fix=blocker.cure),
+        reserved_for=None if held_by else kept.reserved_for,
+        kept_by=None if held_by else kept.by,
     )
-
-
-def _blocked(blocker: Blocker) -> machine_answers.Blocked:
-    return machine_answers.Blocked(blocker.user, blocker.uid, blocker.pid, blocker.text, blocker.cure)
 
 
 def _state(device: Device, *, is_leased: bool) -> str:
@@ -139,7 +158,8 @@ def _state(device: Device, *, is_leased: bool) -> str:
 def _holder(held: holders.Holder) -> machine_answers.Holder:
     since = None if held.since is None else serialization.moment(round(held.since * 1000))
     vram = None if held.mib is None else held.mib * choice.MIB
-    return machine_answers.Holder(held.user, held.uid, held.pid, held.job or None, since, vram)
+    flags = held.is_evictable, held.is_loan
+    return machine_answers.Holder(held.user, held.uid, held.pid, held.job or None, since, vram, *flags)
 
 
 async def post_drain(daemon: Daemon, gpu: str, body: actions.DrainIn) -> machine_answers.DrainState:
@@ -184,19 +204,20 @@ def _drained(daemon: Daemon, device: Device) -> machine_answers.DrainState:
 
 def machine(daemon: Daemon, seen: QueueOutlook) -> job_answers.Machine:
     """Return the machine as the overview shows it."""
-    inventory, reserved = daemon.inventory, seen.reserved()
+    inventory, kept = daemon.inventory, seen.kept_back()
+    reserved = {device for device, why in kept.items() if why.reserved_for is not None}
     return job_answers.Machine(
         gpus=len(inventory.devices),
         free=len(planner.free_devices(seen.view, inventory).difference(reserved)),
         restriction=inventory.restriction,
         problem=inventory.problem,
-        devices=_places(inventory, seen.view, reserved),
+        devices=_places(inventory, seen.view, kept),
         disk=daemon.lost or daemon.question or full(daemon),
         starts=seen.view.trouble,
     )
 
 
-def _places(inventory: Inventory, view: View, reserved: Mapping[DeviceId, JobId]) -> list[job_answers.Place]:
+def _places(inventory: Inventory, view: View, kept: Mapping[DeviceId, KeptBack]) -> list[job_answers.Place]:
     """Return every GPU and its holders as the scheduler sees them, without asking the driver."""
     ours: dict[DeviceId, list[Active]] = {}
     for job in view.active:
@@ -215,7 +236,8 @@ def _places(inventory: Inventory, view: View, reserved: Mapping[DeviceId, JobId]
                 job=mine[0].id if mine else None,
                 user=foreign[0].user if foreign and not mine else None,
                 holders=shares,
-                reserved_for=reserved.get(device.id),
+                reserved_for=kept.get(device.id, NOT_KEPT).reserved_for,
+                kept_by=kept.get(device.id, NOT_KEPT).by,
             )
         )
     return found

@@ -83,7 +83,13 @@ def _news(reader: Reader, since: int) -> tuple[int, list[Glance]]:
 
 
 def _changes(daemon: Daemon, cursor: int, found: list[Glance]) -> job_answers.Changes:
-    jobs = [job_answers.JobState(one.id, one.word, one.attempt) for one in found]
+    shared = daemon.files.shared
+    jobs = [
+        job_answers.JobState(
+            one.id, one.word, one.attempt, f"{shared[one.engine]}/jobs/{one.id}" if one.engine in shared else None
+        )
+        for one in found
+    ]
     # The folder that contains each job's folder.
     return job_answers.Changes(cursor, jobs, f"{daemon.files.output_home}/jobs")
 
@@ -100,12 +106,11 @@ async def get_wait(daemon: Daemon, query: WaitQuery) -> job_answers.WaitSummary:
     if not is_fixed:
         # Without selectors, all jobs that are unfinished now.
         meant = chosen if query.select else selectors.parse(["unfinished"])
-        mark = query.mark or await daemon.ask(lambda reader: selectors.ranges(reader.select_ids(meant, now_ms())))
-        chosen = selectors.parse([mark]) if mark else ()
+        mark = query.mark or await daemon.ask(lambda reader: _mark(reader, meant, is_for_all=not query.select))
+        chosen = _marked(mark)
     while True:
         version, looked_at = daemon.events.version, daemon.events.loop.time()
-        tally = await daemon.ask(lambda reader: reader.tally(chosen, now_ms()))
-        summary = _summary(tally)
+        summary = await daemon.ask(lambda reader: _summary(reader, chosen))
         if query.held == "leave" and not summary.over:
             summary.held = await daemon.ask(lambda reader: _held(daemon, reader, chosen))
         left = deadline - daemon.events.loop.time()
@@ -140,10 +145,44 @@ def _expected_end(daemon: Daemon, reader: Reader, chosen: selectors.Selection) -
     return max(known) if len(known) == len(found) else None
 
 
-def _summary(tally: dict[str, int]) -> job_answers.WaitSummary:
+def _mark(reader: Reader, meant: selectors.Selection, *, is_for_all: bool) -> str:
+    """Return the jobs of a selection now as text; with the sweeps whose search submits more, if all jobs are meant."""
+    ids = selectors.ranges(reader.select_ids(meant, now_ms()))
+    sweeps = ",".join(map(str, reader.trials_left())) if is_for_all else ""
+    return f"{ids};{sweeps}" if sweeps else ids
+
+
+def _marked(mark: str) -> selectors.Selection:
+    ids, _, sweeps = mark.partition(";")
+    found = selectors.parse([ids]) if ids else ()
+    numbers = [int(each) for each in sweeps.split(",") if each.isdecimal() and each.isascii() and len(each) < 19]
+    return (*found, *((selectors.Is("sweep", number),) for number in numbers))
+
+
+def _trials_left(reader: Reader, chosen: selectors.Selection) -> int:
+    """Return how many more trials the searches of whole sweeps in a selection will submit."""
+    left = reader.trials_left()
+    if not left:
+        return 0
+    ids: set[int] = set()
+    for atoms in chosen:
+        match atoms:
+            case (selectors.Like("sweep", pattern),):
+                ids |= {*reader.sweep_ids(pattern)}
+            case (selectors.Is("sweep", int(number)),):
+                ids.add(number)
+    return sum(count for sweep_id, count in left.items() if sweep_id in ids)
+
+
+def _summary(reader: Reader, chosen: selectors.Selection) -> job_answers.WaitSummary:
+    # First: a trial that is added in between then counts twice for a moment, and never not at all.
+    to_come = _trials_left(reader, chosen)
+    tally = reader.tally(chosen, now_ms())
     finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])
-    total = sum(tally.values())
+    total = sum(tally.values()) + to_come
     bad = finished - tally.get("done", 0)
+    if tally.get("cancelled"):
+        bad -= reader.count_early(chosen, now_ms())
     return job_answers.WaitSummary(total=total, finished=finished, bad=bad, over=finished == total, mark="")
 
 

@@ -14,6 +14,7 @@ from dibs.http_api.schemas import job_answers
 from dibs.jobqueue.thread import now_ms
 from dibs.model import devices, selectors
 from dibs.model.devices import Inventory
+from dibs.model.jobs import Job
 from dibs.model.selectors import Atom
 from dibs.store import pages
 from dibs.store.pages import JobQuery
@@ -55,11 +56,14 @@ class PageQuery(ListQuery, forbid_unknown_fields=True, kw_only=True):
 
     limit: Annotated[Limit | None, Meta(description="Jobs per page. Default with other page parameters: 100.")] = None
     cursor: Annotated[str, Meta(description="`next` of the previous page.")] = ""
+    per_group: Annotated[
+        Limit, Meta(description="Waiting jobs of one submission, batch or sweep in the overview; `groups` counts all.")
+    ] = MOST
 
     @property
     def is_paged(self) -> bool:
         """Return whether the query asks for a page."""
-        return self != PageQuery(select=self.select)
+        return self != PageQuery(select=self.select, per_group=self.per_group)
 
 
 def wanted(told: ListQuery, inventory: Inventory, now: datetime) -> JobQuery:
@@ -98,6 +102,21 @@ def moment(name: str, text: str, now: datetime) -> int:
         raise UserError(f"{name} {error.message}", error.hint) from None
     except (OverflowError, ValueError):
         raise UserError(f'{name} expected a moment, got "{text[:80]}", which is too far away.') from None
+
+
+def get_bundles(daemon: Daemon, reader: Reader, query: ListQuery) -> job_answers.Bundles:
+    """Return the sweeps and batches with several jobs in a list, with their ids and the number of jobs per state."""
+    found = pages.bundles(reader, wanted(query, daemon.inventory, datetime.now()), now_ms())
+    first = {job.id: job for job in reader.jobs(job_id for job_id, _ in found)}
+    return job_answers.Bundles([_bundle(first[job_id], bundle) for job_id, bundle in found if job_id in first])
+
+
+def _bundle(job: Job, bundle: pages.Bundle) -> job_answers.Bundle:
+    name = job.spec.sweep if job.spec.sweep is not None else job.spec.name
+    batch = None if bundle.sweep_id is not None else bundle.batch
+    return job_answers.Bundle(
+        bundle.sweep_id, batch, name or "", len(bundle.ids), bundle.counts, pages.written(bundle.ids)
+    )
 
 
 def get_index(daemon: Daemon, reader: Reader, query: ListQuery) -> job_answers.Index:

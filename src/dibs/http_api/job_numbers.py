@@ -39,7 +39,7 @@ async def get_numbers(daemon: Daemon, id: JobId, query: job_logs.AttemptQuery) -
 def _courses(report: str) -> job_answers.Courses:
     tail = tails.read(report, reports.COURSE_BYTES)
     found = [
-        job_answers.Course(name, [at for at, _ in points], [value for _, value in points])
+        job_answers.Course(name, [p[0] for p in points], [p[1] for p in points], [p[2] for p in points])
         for name, points in reports.courses(tail).items()
     ]
     return job_answers.Courses(found, cut=len(tail) == reports.COURSE_BYTES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from typing import Any
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import environments, gpus, why
+from dibs.http_api import environments, gpus, jobs
 from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, validation
 from dibs.jobqueue.thread import now_ms
@@ -23,7 +24,7 @@ async def post_jobs(
 ) -> job_answers.DryRun | job_answers.Receipt:
     """Submit one job, or many with common defaults: all of them or none."""
     rules = submission.rules(body)
-    submissions = await environments.complete(daemon, submission.submissions(body))
+    submissions = await environments.complete(daemon, await _read(body))
     if daemon.devices.is_real and (query.dry_run or any(submission.spec.no_wait for submission in submissions)):
         # The answer depends on which GPUs are free now; the last reading may be hours old.
         await daemon.probe_now()
@@ -40,6 +41,13 @@ async def post_jobs(
     )
 
 
+async def _read(body: Any) -> list[validation.Submission]:
+    """Return the submissions of a request; a long text is read in another thread, for it takes a second or more."""
+    if isinstance(body, dict) and "lines" in body:
+        return await asyncio.to_thread(submission.submissions, body)
+    return submission.submissions(body)
+
+
 async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any]:
     """Submit the jobs of `dibs add`; answer like `post_jobs`, with a receipt and hints only for a terminal."""
     # The client sends its folder and environment.
@@ -53,6 +61,7 @@ async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any
 async def _queue(
     daemon: Daemon, submissions: list[validation.Submission], rules: validation.Rules
 ) -> control.Submitted:
+    await daemon.know_engines(submissions)
     submit = daemon.submit_now if any(submission.spec.no_wait for submission in submissions) else control.submit
     submitted = await daemon.do(lambda turn: submit(turn, submissions, rules))
     full = gpus.full(daemon)
@@ -66,26 +75,27 @@ async def _rehearse(
     # Imported late: it loads the options of the command line, which a submission does not need.
     from dibs.submission import command_line
 
+    await daemon.know_engines(submissions)
     rehearsed = await daemon.do(lambda turn: control.rehearse(turn, submissions))
     _, first = rehearsed.jobs[0]
     forecast = Forecast(unknown="it would be held")
     if not submissions[0].is_held:
         forecast = await daemon.ask(lambda reader: daemon.outlook(reader).if_submitted(first))
     shell = daemon.settings.shell
-    jobs = [
+    found = [
         serialization.spec_to_json(spec)
         | {"runs": _runs(submission, spec, shell), "held": submission.is_held}
         | {"cli": command_line.line(spec, now_ms(), is_held=submission.is_held)}
         for submission, spec in rehearsed.jobs
     ]
     return job_answers.DryRun(
-        jobs=jobs,
+        jobs=found,
         at_once=rules.at_once,
         halt_after=rules.halt_after,
         notes=rehearsed.notes,
         # For the first job only.
-        expected_start=why.expected_start(forecast, daemon.inventory),
-        unknown=why.unknown_start(forecast),
+        expected_start=jobs.expected_start(forecast, daemon.inventory),
+        unknown=jobs.unknown_start(forecast),
     )
 
 

@@ -1,7 +1,8 @@
-"""Read jobs: the overview and lists, one job in full, and its events."""
+"""Read jobs: the overview and lists, one job in full, its events, and why it does not run."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -11,10 +12,11 @@ from aiohttp import web
 from msgspec import Meta
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchange, gpus, job_lists, job_numbers, why, wire
+from dibs.errors import Conflict
+from dibs.http_api import exchange, gpus, job_lists, job_numbers, wire
 from dibs.http_api.exchange import Seconds
-from dibs.http_api.schemas import job_answers
-from dibs.jobqueue import turns
+from dibs.http_api.schemas import job_answers, machine_answers
+from dibs.jobqueue import outlook, turns
 from dibs.jobqueue.outlook import QueueOutlook
 from dibs.jobqueue.thread import now_ms
 from dibs.logs.reports import Numbers
@@ -60,7 +62,7 @@ async def get_jobs(daemon: Daemon, texts: Texts, query: job_lists.PageQuery) -> 
         if query.select:
             now = now_ms()
             return turns.require(reader.select(chosen, now), chosen, reader, now)
-        return _overview(reader, seen)
+        return _overview(reader, seen, query.per_group)
 
     def has_unread(reader: Reader) -> bool:
         unread = {job_id for job_id, _ in reader.unread_results(UNREAD_LOOKED_AT)}
@@ -105,10 +107,11 @@ def _list(daemon: Daemon, reader: Reader, seen: QueueOutlook, jobs: list[Job], t
     )
 
 
-def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
+def _overview(reader: Reader, seen: QueueOutlook, per_group: int) -> list[Job]:
     """Return unfinished and recent jobs; if these are too many, always include those that run or start next."""
-    jobs = {job.id: job for job in reader.overview(UNFINISHED_SHOWN, 0)}
-    jobs |= {job.id: job for job in reader.jobs(groups.latest(reader, FINISHED_SHOWN, GROUPS_SHOWN))}
+    ids = groups.unfinished(reader, UNFINISHED_SHOWN, per_group)
+    ids += groups.latest(reader, FINISHED_SHOWN, GROUPS_SHOWN)
+    jobs = {job.id: job for job in reader.jobs(ids)}
     jobs |= {job.id: job for job in reader.active()}
     for waiting in views.order(seen.view.waiting)[:FINISHED_SHOWN]:
         if waiting.id not in jobs:
@@ -117,15 +120,8 @@ def _overview(reader: Reader, seen: QueueOutlook) -> list[Job]:
 
 
 def _group(job: Job, group: groups.Group) -> job_answers.Group:
-    return job_answers.Group(
-        sweep=job.spec.sweep,
-        project=job.spec.project,
-        batch=job.spec.batch or None,
-        submitted_at=serialization.moment(job.submitted_at),
-        first=group.first,
-        last=group.last,
-        counts=group.counts,
-    )
+    own = {"sweep": job.spec.sweep, "project": job.spec.project, "batch": job.spec.batch or None}
+    return wire.fill(job_answers.Group, group, submitted_at=serialization.moment(job.submitted_at), **own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,7 @@ class Shown:
     def of(cls, daemon: Daemon, reader: Reader, seen: QueueOutlook, job: Job) -> Shown:
         """Collect the current facts about a job."""
         reader.pause()
-        reason = seen.reason(job).text if job.is_waiting else job.remark if job.is_active else None
+        reason = seen.reason(job).text if job.is_waiting else seen.active_reason(job) if job.is_active else None
         marks = list(daemon.devices.last.marks.get(job.id, ()))
         return cls(job, reason, job_numbers.of(daemon, reader, job), marks, seen.inventory)
 
@@ -204,7 +200,7 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
         wire.fill(
             job_answers.Attempt,
             past,
-            outcome=past.outcome.value,
+            outcome=past.outcome,
             cause=past.cause.value if past.cause else None,
             gpu_ids=list(past.allocation),
             gpu_indices=list(indices(daemon.inventory, past.allocation)),
@@ -223,8 +219,8 @@ def _whole(daemon: Daemon, reader: Reader, job: Job) -> job_answers.WholeJob:
         attempts=attempts,
         env=serialization.mask_environ(job.spec.env),
         environment=job.spec.environ_from or None,
-        expected_start=why.expected_start(forecast, seen.inventory),
-        unknown=why.unknown_start(forecast),
+        expected_start=expected_start(forecast, seen.inventory),
+        unknown=unknown_start(forecast),
         use=gpus.use(daemon, reader, job),
     )
 
@@ -234,3 +230,51 @@ def get_events(reader: Reader, id: JobId) -> job_answers.Events:
     reader.job(id)
     found = reader.events(id)
     return job_answers.Events([job_answers.Event(serialization.moment(e.at), e.kind, e.detail) for e in found])
+
+
+async def get_script(daemon: Daemon, id: JobId) -> machine_answers.StartScript:
+    """Return what the engine of a job gets to start it."""
+    job = await daemon.ask(lambda reader: reader.job(id))
+    if job.is_local:
+        raise Conflict(f"job {id} runs on this machine, without a script.", "Choose a cluster with --engine NAME.")
+    remote = daemon.remotes.get(job.engine)
+    if remote is None:
+        raise Conflict(f"job {id}: its engine {job.engine} is not in the settings of the daemon.")
+    text = await asyncio.to_thread(lambda: remote.engine.script(remote.packer.start(job)))
+    return machine_answers.StartScript(job.engine, text)
+
+
+def get_why(daemon: Daemon, reader: Reader, id: JobId) -> job_answers.Why:
+    """Return why a job is not running, or its current state."""
+    job = reader.job(id)
+    reason = outlook.explain_state(job, daemon.lease_folder, daemon.remotes)
+    forecast, inventory = Forecast(), daemon.inventory
+    if job.is_waiting:
+        seen = daemon.outlook(reader)
+        reason, forecast, inventory = seen.reason(job), seen.expected(job), seen.inventory
+    return job_answers.Why(
+        id=job.id,
+        state=job.word,
+        reason=reason.text,
+        hint=reason.hint,
+        expected_start=expected_start(forecast, inventory),
+        unknown=unknown_start(forecast),
+    )
+
+
+def expected_start(forecast: Forecast, inventory: Inventory) -> job_answers.ExpectedStart | None:
+    """Return when and where a job is expected to start; None if that is unknown."""
+    if forecast.range is None:
+        return None
+    earliest, latest = forecast.range
+    return job_answers.ExpectedStart(
+        earliest=serialization.moment(earliest),
+        latest=serialization.moment(latest),
+        gpu_ids=list(forecast.devices),
+        gpu_indices=list(indices(inventory, forecast.devices)),
+    )
+
+
+def unknown_start(forecast: Forecast) -> job_answers.Unknown | None:
+    """Return why the start cannot be forecast; None if it can."""
+    return job_answers.Unknown(forecast.unknown, forecast.hint) if forecast.unknown else None

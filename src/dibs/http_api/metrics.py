@@ -5,23 +5,39 @@ A request does not read the GPUs: it reports the last reading, and keeps reading
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import metrics_text, queue
+from dibs.http_api import queue
 from dibs.http_api.event_stream import Channel
-from dibs.http_api.metrics_text import Sample, counter, gauge, histogram
-from dibs.jobqueue.counters import Tally
+from dibs.jobqueue.counters import Histogram, Tally
 from dibs.model.devices import Device
 from dibs.store.writer import Reader
 from dibs.system import paths
 from dibs.version import __version__
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line: a value with labels."""
+
+    value: float
+    labels: Labels = field(default_factory=dict)
+    #: Appended to the name; distinguishes the lines of a histogram.
+    suffix: str = ""
 
 
 async def get_metrics(daemon: Daemon, channel: Channel) -> web.Response:
@@ -29,7 +45,7 @@ async def get_metrics(daemon: Daemon, channel: Channel) -> web.Response:
     daemon.watcher.note_viewer()
     found = await daemon.ask(lambda reader: [*_queue(reader), *_devices(daemon, reader), *_process(daemon)])
     families = [*found, *_counted(daemon.counters), *_daemon(daemon, len(channel.hub.streams))]
-    return web.Response(text="".join(families), headers={"Content-Type": metrics_text.CONTENT_TYPE})
+    return web.Response(text="".join(families), headers={"Content-Type": CONTENT_TYPE})
 
 
 def _queue(reader: Reader) -> Iterator[str]:
@@ -76,7 +92,7 @@ def _devices(daemon: Daemon, reader: Reader) -> Iterator[str]:
     yield gauge("dibs_gpu_jobs", "Jobs of this queue that have the GPU.", *jobs)
     age_s = daemon.devices.age_s
     ages = [] if age_s is None else [Sample(age_s)]
-    yield gauge("dibs_gpu_look_age_seconds", "Age of what is told about the GPUs, while they are looked at.", *ages)
+    yield gauge("dibs_gpu_look_age_seconds", "Age of the GPU readings, while GPUs are read.", *ages)
 
 
 def _labels(device: Device) -> dict[str, str]:
@@ -115,3 +131,55 @@ def _size(path: Path) -> int:
     except FileNotFoundError:
         # SQLite deletes the WAL file when the last connection closes.
         return 0
+
+
+# -- the text format of Prometheus, version 0.0.4 ----------------------------------------------------------------
+
+
+def gauge(name: str, about: str, *samples: Sample) -> str:
+    """Return a metric that goes up and down."""
+    return _family(name, "gauge", about, samples)
+
+
+def counter(name: str, about: str, *samples: Sample) -> str:
+    """Return a metric that only grows while the daemon runs."""
+    return _family(name, "counter", about, samples)
+
+
+def histogram(name: str, about: str, counted: Histogram) -> str:
+    """Return a histogram: cumulative buckets, count and sum."""
+    below = list(itertools.accumulate(counted.counts))
+    ends = [*map(number, counted.ends), "+Inf"]
+    buckets = [Sample(count, {"le": end}, "_bucket") for count, end in zip(below, ends, strict=True)]
+    samples = (*buckets, Sample(counted.total, {}, "_sum"), Sample(below[-1], {}, "_count"))
+    return _family(name, "histogram", about, samples)
+
+
+def _family(name: str, kind: str, about: str, samples: Sequence[Sample]) -> str:
+    """Return the text of one metric; empty without samples."""
+    if not samples:
+        return ""
+    about = about.replace("\\", r"\\").replace("\n", r"\n")
+    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{one.suffix}{_label_text(one.labels)} {number(one.value)}" for one in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _label_text(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
+
+
+def escaped(value: str) -> str:
+    """Return a label value, escaped."""
+    # Text that is not valid UTF-8 would make the whole answer unreadable.
+    sound = value.encode(errors="replace").decode()
+    return sound.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def number(value: float) -> str:
+    """Return a number in the text format; integers without a decimal point."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) and abs(value) < 2**63 else repr(float(value))

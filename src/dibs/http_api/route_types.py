@@ -26,7 +26,7 @@ VARIABLES = {
     "name": "[^/]+",
     "file": ".+",
     # The addresses of the web page: lists (the overview has an empty name) and details.
-    "page": "(?:jobs|sweeps|gpus|usage|settings)?",
+    "page": "(?:jobs|compare|sweeps|gpus|people|usage|settings)?",
     "detail_page": "job|sweep|gpu",
 }
 VARIABLE = re.compile(r"\{(\w+)\}")

@@ -49,9 +49,14 @@ class SweepDocument(msgspec.Struct, forbid_unknown_fields=True):
     dir: str | None = None
     jobs: int | None = None
     halt: int | None = None
+    #: Choose points while it runs: tpe, cmaes or random; how many; and the rule that stops runs early.
+    search: str | None = None
+    trials: int | None = None
+    early_stop: str | None = None
     #: Of a wandb file.
     method: str | None = None
     program: str | None = None
+    early_terminate: dict[str, Any] | None = None
     run_cap: int | None = None
     defaults: dict[str, Any] = {}
     again: bool = False
@@ -68,7 +73,7 @@ def draft(body: dict[str, Any], cwd: str) -> SweepDraft:
     document = {key: value for key, value in body.items() if key not in BESIDE and value is not None}
     sweep = documents.read(document, "the sweep")
     sweep.check()
-    count = sweep.points().most
+    count = (sweep.trials or 0) if sweep.is_adaptive else sweep.points().most
     if count > validation.MOST_AT_ONCE:
         most = f"{validation.MOST_AT_ONCE:,}"
         raise UserError(f"expected at most {most} points in one request, got {count:,}.", "Use dibs sweep.")

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -25,9 +26,12 @@ from dibs.jobqueue import sweeps
 from dibs.logs import reports
 from dibs.model import serialization
 from dibs.model.jobs import JobId, Member
+from dibs.store import call_files
 from dibs.store.query_results import RunsSince
 from dibs.store.writer import Reader
-from dibs.sweeps.records import Run, Sweep, SweepSubmission
+from dibs.sweeps import templates
+from dibs.sweeps.records import Run, Search, Sweep, SweepSubmission
+from dibs.sweeps.search import codec, dimensions, study
 from dibs.system import commands
 
 S = TypeVar("S", bound=sweep_answers.Sweep)
@@ -35,7 +39,20 @@ S = TypeVar("S", bound=sweep_answers.Sweep)
 MOST_POINTS = 10_000
 #: Seconds for which results wait for metrics that are being read.
 READING_FOR_S = 10.0
+#: The most trials of one search: all of them are read for each new one.
+MOST_TRIALS = 10_000
+EarlyStop = Annotated[str, Meta(pattern="^(median|hyperband)$")]
 Goal = Annotated[str, Meta(pattern="^(minimize|maximize)$")]
+
+
+class SearchIn(msgspec.Struct, forbid_unknown_fields=True):
+    """How the points of a sweep are chosen while it runs."""
+
+    sampler: Annotated[str, Meta(pattern="^(tpe|cmaes)$")]
+    trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)]
+    #: The parameters and their values, as `dibs sweep` sends them.
+    space: dict[str, Any]
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] = 0
 
 
 class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,6 +67,9 @@ class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
     dir: Word | None = None
     metric: Name | None = None
     goal: Goal | None = None
+    #: Stop runs whose metric is worse than that of others at the same step.
+    early_stop: EarlyStop | None = None
+    search: SearchIn | None = None
     #: Other details, stored as they are.
     definition: dict[str, Any] = {}
     at_once: int | None = None
@@ -57,6 +77,8 @@ class SweepIn(msgspec.Struct, forbid_unknown_fields=True):
     #: Job fields for all runs, as in a submission, and the parameters that may appear in their output paths.
     defaults: dict[str, Any] = {}
     parameters: list[Name] = []
+    #: Its runs are calls from Python: see `CallsIn`.
+    calls: bool = False
 
 
 class PointIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,6 +100,34 @@ class PointsIn(msgspec.Struct, forbid_unknown_fields=True):
     again: bool = False
     #: More points of the sweep follow in another request.
     more: bool = False
+
+
+class TrialsIn(msgspec.Struct, forbid_unknown_fields=True):
+    """The job fields of all runs of a search, as in a submission."""
+
+    defaults: dict[str, Any] = {}
+
+
+class CallIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A call from Python as a run of a sweep."""
+
+    argv: list[str]
+    name: Name
+    #: The call as text, for display.
+    command: Word
+    #: What identifies the run, together with `function`.
+    params: dict[str, Any]
+    function: Word = ""
+
+
+class CallsIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Calls from Python, and the job fields of all of them; a repeated request with the same key changes nothing."""
+
+    calls: Annotated[list[CallIn], Meta(min_length=1, max_length=MOST_POINTS)]
+    key: Annotated[str, Meta(pattern=f"^{submission.KEY}$")]
+    defaults: dict[str, Any] = {}
+    #: Run calls again that are done.
+    again: bool = False
 
 
 class RunsIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -111,6 +161,9 @@ async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) 
     if isinstance(answer, SweepCheck):
         answer.points = draft.points.most
         return answer
+    if draft.sweep.is_adaptive:
+        answer.counts = (await post_trials(daemon, answer.id, TrialsIn(draft.defaults))).counts
+        return answer
     counts: Counter[str] = Counter()
     for part, is_last in sweep_drafts.parts(iter(draft.points)):
         points = wire.convert(sweep_drafts.point_bodies(draft.writer, part), list[PointIn])
@@ -123,10 +176,16 @@ async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) 
 async def _create(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
     rules = submission.rules({"jobs": [], "at_once": body.at_once, "halt_after": body.halt_after})
     wanted, common = _wanted(body), submission.common(body.defaults, body.parameters)
+    if wanted.search is not None:
+        study.require(wanted.search.sampler)
+    await daemon.know_engines([common])
     if query.dry_run:
         checked = await daemon.do(lambda turn: sweeps.check(turn, wanted, common))
         return SweepCheck(checked.found is None, checked.notes)
-    sweep, notes = await daemon.do(lambda turn: sweeps.begin(turn, wanted, rules, common))
+    begin = partial(sweeps.begin, wanted=wanted, rules=rules, submission=common, is_of_calls=body.calls)
+    sweep, notes = await daemon.do(begin)
+    if sweep.early_stop is not None:
+        daemon.searches.expect()
     return _shown(SweepReceipt, sweep, notes=notes, counts=msgspec.UNSET)
 
 
@@ -146,8 +205,20 @@ def _wanted(told: SweepIn) -> SweepSubmission:
         told.dir,
         told.metric,
         told.goal,
+        told.early_stop,
         json.dumps(told.definition),
+        None if told.search is None else _search(told, told.search),
     )
+
+
+def _search(told: SweepIn, search: SearchIn) -> Search:
+    """Check a search as far as that is possible without a study."""
+    if told.metric is None or told.calls:
+        raise UserError("a search expected commands and the name of a metric.")
+    space = codec.decode(search.space)
+    dimensions.Dimensions(space)
+    templates.check(space.names, templates.parse(told.argv or told.command or ""), told.dir)
+    return Search(search.sampler, search.trials, search.seed, json.dumps(search.space))
 
 
 async def post_points(daemon: Daemon, id: int, body: PointsIn) -> sweep_answers.Points:
@@ -158,6 +229,29 @@ async def post_points(daemon: Daemon, id: int, body: PointsIn) -> sweep_answers.
     members = [_member(sweep, point, common.spec.cwd) for point in body.points]
     added = await daemon.do(lambda turn: sweeps.add(turn, id, common, members, again=body.again, is_last=not body.more))
     return sweep_answers.Points({fate.value: count for fate, count in added.fates.items()}, added.notes)
+
+
+async def post_trials(daemon: Daemon, id: int, body: TrialsIn) -> sweep_answers.Points:
+    """Submit the first trials of a search, or continue it with these job fields; the others follow by themselves."""
+    sweep = await daemon.ask(lambda reader: reader.sweep(id))
+    if sweep.search is None:
+        raise UserError(f'expected a sweep with a search, got "{sweep.name}", which has none.')
+    names = codec.decode(json.loads(sweep.search.space)).names
+    (common,) = await environments.complete(daemon, [submission.common(body.defaults, names)])
+    added = await asyncio.wrap_future(daemon.searches.begin(id, common))
+    return sweep_answers.Points({fate.value: count for fate, count in added.fates.items() if count}, added.notes)
+
+
+async def post_calls(daemon: Daemon, id: int, body: CallsIn) -> sweep_answers.Calls:
+    """Submit calls from Python as runs; a call whose point is done is not run, and its earlier job is returned."""
+    for call in body.calls:
+        if not call_files.is_call(call.argv):
+            raise UserError(f"expected a call of dibs.Executor, got {shlex.join(call.argv)[:200]}.")
+    (common,) = await environments.complete(daemon, [submission.common(body.defaults, ())])
+    members = [sweeps.call(call.argv, call.name, call.command, call.params, call.function) for call in body.calls]
+    added = await daemon.do(lambda turn: sweeps.add_calls(turn, id, common, members, body.key, again=body.again))
+    jobs = [sweep_answers.CallJob(job.id, job.word, job.attempt) for job in added.jobs]
+    return sweep_answers.Calls({fate.value: count for fate, count in added.fates.items()}, added.notes, jobs)
 
 
 async def post_runs(daemon: Daemon, id: int, body: RunsIn) -> sweep_answers.Points:
@@ -232,10 +326,12 @@ def _runs(daemon: Daemon, reader: Reader, runs: Sequence[Run]) -> list[sweep_ans
             index=run.index,
             params=run.params,
             state=run.word,
+            cause=run.cause,
             numbers=(now.get(run.job, run.numbers) if run.job else run.numbers) or {},
             summaries={name: sweep_answers.Summary(*one) for name, one in run.summaries.items()},
             started_at=serialization.moment(run.started_at),
             finished_at=serialization.moment(run.finished_at),
+            engine=run.engine,
         )
         for run in runs
     ]
@@ -245,4 +341,6 @@ def _shown(kind: type[S], sweep: Sweep, **more: Any) -> S:
     """Return a sweep as `kind`, which may extend `sweep_answers.Sweep`."""
     argv = None if sweep.argv is None else list(sweep.argv)
     created_at = serialization.moment(sweep.created_at)
-    return wire.fill(kind, sweep, argv=argv, dir=sweep.folder, created_at=created_at, **more)
+    search = sweep.search
+    told = search and sweep_answers.Search(search.sampler, search.trials, search.seed, search.ended or None)
+    return wire.fill(kind, sweep, argv=argv, dir=sweep.folder, created_at=created_at, search=told, **more)

@@ -52,7 +52,7 @@ def get_timeline(daemon: Daemon, reader: Reader, query: TimelineQuery) -> Timeli
 
 def _bar(job: Job, devices: Sequence[DeviceId], began: int, ended: int | None, *, is_plan: bool = False) -> Bar:
     name, begin, end = job.spec.name, moment(began), moment(ended)
-    return Bar(job.id, name, job.attempt, list(devices), begin, end, job.word, is_plan, expected_end=None)
+    return Bar(job.id, name, job.attempt, list(devices), begin, end, job.word, is_plan, None, job.spec.sweep)
 
 
 def _lanes(daemon: Daemon, bars: list[Bar]) -> list[Lane]:

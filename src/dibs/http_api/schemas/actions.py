@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from dibs.errors import NotFound, UserError
 from dibs.http_api.schemas import job_answers, submission
@@ -50,6 +51,14 @@ class QueueIn(msgspec.Struct, forbid_unknown_fields=True):
     """Whether to pause the queue."""
 
     paused: bool
+
+
+class GroupIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What to change of a group; what is left out stays."""
+
+    #: How many of its jobs may run at once; null: any number.
+    at_once: Annotated[int, Meta(ge=1, le=10**6)] | msgspec.UnsetType | None = msgspec.UNSET
+    paused: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class DrainIn(msgspec.Struct, forbid_unknown_fields=True):

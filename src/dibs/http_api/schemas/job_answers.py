@@ -111,7 +111,14 @@ class Job(Struct):
     params: dict[str, Any] | None
     tags: list[str]
     engine: str
+    #: What the engine calls it, and the node on which it runs; null on this machine.
     engine_ref: str | None
+    node: str | None
+    #: The user's own options for the engine.
+    engine_options: str
+    #: The engine that gets it if it would wait longer here than this many seconds; null: none.
+    overflow: str | None
+    overflow_after_s: float | None
     remark: str | None
     dir: str | None
     batch: int | None
@@ -122,6 +129,13 @@ class Job(Struct):
     strict_gpus: bool
     vram_enforce: bool
     comment: str | None
+    group: str
+    #: Whether it gives its GPUs up to ordinary jobs; "auto": once it writes checkpoints.
+    evictable: bool | str
+    evictions: int
+    #: Run time of its evicted attempts that their checkpoints kept, and that was lost.
+    saved_s: float
+    lost_s: float
     metric: dict[str, str]
     #: Whether it has a notification command. The command itself may contain a secret.
     notifies: bool
@@ -143,6 +157,8 @@ class Attempt(Struct):
     gpu_indices: list[int]
     started_at: Moment | None
     finished_at: Moment
+    engine: str
+    node: str | None
     log: str
 
 
@@ -181,6 +197,22 @@ class Queue(PauseState):
     counts: Counts
 
 
+class NamedGroup(Struct):
+    """A named group of jobs; `at_once`: how many of them run at once, null: any number."""
+
+    name: str
+    at_once: int | None
+    paused: bool
+    active: int
+    waiting: int
+
+
+class NamedGroups(Struct):
+    """The groups that have a rule or an unfinished job."""
+
+    groups: list[NamedGroup]
+
+
 class Share(Struct):
     """A holder of a GPU, a job of this queue or a user, and the bytes it declared; null: the whole GPU."""
 
@@ -200,6 +232,8 @@ class Place(Struct):
     holders: list[Share]
     #: It is free, but kept for this job, which needs more.
     reserved_for: int | None
+    #: It is free, but your setting `max_gpus` or `keep_free` leaves it to other users.
+    kept_by: str | None
 
 
 class Machine(Struct):
@@ -282,7 +316,7 @@ class DryRun(Struct):
 
 
 class HeldJobs(Struct):
-    """Jobs that are held for the same reason, and what lets them continue."""
+    """Jobs that are held for the same reason, and what releases them."""
 
     jobs: int
     reason: str
@@ -302,11 +336,12 @@ class WaitSummary(Struct):
 
 
 class JobState(Struct):
-    """The state of a job and its attempt."""
+    """The state of a job and its attempt; `files`: the folder of its files, if it is not below that of the others."""
 
     id: int
     state: Word
     attempt: int
+    files: str | None = None
 
 
 class Changes(Struct):
@@ -395,11 +430,29 @@ class Why(Struct):
 
 
 class Course(Struct):
-    """The values of one metric, and when each was reported."""
+    """The values of one metric, and at which time and step each was reported."""
 
     name: str
     at: list[Moment | None]
+    steps: list[float | None]
     values: list[float | None]
+
+
+class Bundle(Struct):
+    """Jobs of a list that belong together: the runs of a sweep, or the jobs of a batch; `ids` as ranges, `1-20,23`."""
+
+    sweep: int | None
+    batch: int | None
+    name: str
+    total: int
+    counts: Counts
+    ids: str
+
+
+class Bundles(Struct):
+    """The sweeps and batches with several jobs in a list."""
+
+    bundles: list[Bundle]
 
 
 class Courses(Struct):

@@ -18,6 +18,10 @@ class Holder(Struct):
     job: str | None
     since: Moment | None
     vram: int | None
+    #: Whether it is an evictable job, which yields to ordinary ones.
+    evictable: bool
+    #: Whether it only borrows the GPU, because the lease of the holder before it is idle.
+    loan: bool
 
 
 class Blocked(Struct):
@@ -40,7 +44,10 @@ class Process(Struct):
 
 
 class Gpu(Struct):
-    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job."""
+    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
+
+    `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
+    """
 
     index: int
     id: str
@@ -66,9 +73,13 @@ class Gpu(Struct):
     state: str
     holders: list[Holder]
     idle_since: Moment | None
+    #: Since when a leased GPU shows no use; `is_idle`: for longer than the setting idle_after.
+    unused_since: Moment | None
+    is_idle: bool
     waiters: int
     blocked: Blocked | None
     reserved_for: int | None
+    kept_by: str | None
 
 
 class Waiter(Struct):
@@ -79,6 +90,7 @@ class Waiter(Struct):
     gpus: int
     vram: int | None
     devices: list[str]
+    since: Moment
 
 
 class Gpus(Struct):
@@ -123,7 +135,10 @@ class Lane(Struct):
 
 
 class Bar(Struct, gc=False, rename={"begin": "from", "end": "to"}):
-    """A job on its GPUs for some time; without `to` it goes on, until `expected_end` at most, where anybody knows."""
+    """A job on its GPUs for some time; without `to` it still runs, until `expected_end` at most if that is known.
+
+    `sweep`: its name, if the job runs or is planned.
+    """
 
     job: int
     name: str
@@ -134,10 +149,11 @@ class Bar(Struct, gc=False, rename={"begin": "from", "end": "to"}):
     state: Word
     is_plan: bool
     expected_end: Moment | None
+    sweep: str | None = None
 
 
 class Timeline(Struct):
-    """What ran, runs and would run where; `more`: the past has more than is told."""
+    """What ran, runs and would run where; `more`: there is more history than was returned."""
 
     lanes: list[Lane]
     bars: list[Bar]
@@ -162,6 +178,20 @@ class Sum(Struct):
     gpu_s: float
     watched_s: int
     idle_s: int
+    group: str
+    #: GPU time that was used, by utilization, of the time that was observed.
+    used_s: float
+    jobs: int
+    #: How long the jobs that began on that day had waited.
+    waited_s: float
+
+
+class PersonDay(Struct):
+    """GPU time of a user on a day, which is one of UTC; through every way to a GPU."""
+
+    day: str
+    user: str
+    gpu_s: float
 
 
 class JobWait(Struct):
@@ -188,6 +218,8 @@ class Usage(Struct):
     more: bool
     idle_below: int
     waits: Waits
+    #: All users of the machine.
+    people: list[PersonDay]
 
 
 class Setting(Struct):
@@ -229,6 +261,54 @@ class Doctor(Struct):
     """The results of `dibs doctor`."""
 
     checks: list[Check]
+
+
+class EngineNode(Struct):
+    """A machine of an engine; `free_gpus` null: the engine does not say."""
+
+    name: str
+    up: bool
+    gpus: int
+    free_gpus: int | None
+    gpu_type: str
+    cpus: int
+    #: Bytes.
+    mem: int
+    #: Our jobs that run there.
+    jobs: list[int]
+
+
+class Engine(Struct):
+    """Where jobs run. `state`: ready, unreachable, incomplete (see `problem`), or restart (the daemon must read it)."""
+
+    name: str
+    kind: str
+    state: str
+    #: What is wrong, in words, and since when.
+    problem: str | None
+    since: Moment | None
+    gpus: int
+    free_gpus: int | None
+    #: Our jobs: they wait in our queue, wait there, or run.
+    queued: int
+    waiting: int
+    running: int
+    nodes: list[EngineNode]
+    #: When the nodes were last read.
+    seen_at: Moment | None
+
+
+class Engines(Struct):
+    """All engines, this machine first."""
+
+    engines: list[Engine]
+
+
+class StartScript(Struct):
+    """What a job's engine gets, as text that a person can use."""
+
+    engine: str
+    text: str
 
 
 class Daemon(Struct):

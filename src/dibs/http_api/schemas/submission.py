@@ -13,7 +13,7 @@ import shlex
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -21,9 +21,12 @@ from dibs.errors import UserError
 from dibs.http_api import wire
 from dibs.jobqueue import edits, validation
 from dibs.logs import patterns
-from dibs.model import arrays, fields, path_templates, scripts, serialization
-from dibs.model.jobs import RETRIED_BY_DEFAULT, JobId, Member, Trouble, Warn, When, default_name
+from dibs.model import arrays, fields, jobs, path_templates, scripts, serialization, suggestions
+from dibs.model.jobs import RETRIED_BY_DEFAULT, CommandLines, JobId, Member, Warn, When, default_name
+from dibs.store import call_files
 
+#: The ways to list many jobs.
+KINDS = ("jobs", "commands", "lines")
 #: Rules for a whole submission.
 RULES = ("at_once", "halt_after")
 #: The pattern of a key that the submitter chooses for a submission.
@@ -32,7 +35,7 @@ KEY = "[0-9A-Za-z]{1,64}"
 LONG_S = 9e8
 #: What is expected of words and times.
 AFTER = "after expected done, any or end"
-RETRY_ON = "--retry-on expected fail, oom, lost or timeout"
+RETRY_ON = "--retry-on expected fail, oom, lost, timeout or an exit code from 1 to 255"
 BEGIN_AT = "begin_at expected a moment such as 2026-11-15T22:00:00Z"
 T = TypeVar("T")
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -48,10 +51,12 @@ class DryRunQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """Many jobs, submitted all or none: `jobs` or `commands`, common defaults, and rules for the batch."""
+    """Many jobs, submitted all or none: `jobs`, `commands` or `lines`, common defaults, and rules for the batch."""
 
     jobs: list[dict[str, Any]] = []
     commands: list[str] = []
+    #: Up to a million commands in one text, one a line.
+    lines: str = ""
     defaults: dict[str, Any] = {}
     at_once: int | None = None
     halt_after: int | None = None
@@ -85,7 +90,7 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
     #: Base64 of a packed environment. Default: that of `like`, else of the last submission from a shell in this
     #: folder, else of a login shell.
     environ: str | None = None
-    #: The job whose environment and folder it takes.
+    #: The job whose environment and folder it takes, with those variables of its `env` that are masked.
     like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)] | None = None
     #: Variables that are added to the environment.
     env: dict[str, str] = {}
@@ -100,10 +105,15 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
     vram: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 0
     #: Allow GPUs that are in use without a lease.
     ignore_foreign: bool = False
+    #: Give its GPUs up to ordinary jobs; auto: once it writes checkpoints. Default: the setting.
+    evictable: bool | Literal["no", "yes", "auto"] | None = None
+    #: local, or the name of a cluster; null: that of the settings.
+    engine: Name | None = None
     after: list[NeedIn] = []
     #: ISO 8601.
     begin_at: str | None = None
-    retry_on: list[str] | None = None
+    #: fail, oom, lost, timeout, and exit codes.
+    retry_on: list[str | int] | None = None
     tags: list[Name] = []
     #: Base64 of a script; `argv` is then its path and arguments.
     script: str | None = None
@@ -118,13 +128,15 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
 def _annotation(field: fields.Field) -> Any:
     """Return the type of a plain field in JSON, with its bounds."""
     hint = HINTS[field.name]
-    names = ("min_length", "max_length") if hint in (str, str | None) else ("ge", "le")
+    # The bounds are those of the value itself, if there is one.
+    bare = next((kind for kind in (str, int, float) if hint == kind | None), hint)
+    names = ("min_length", "max_length") if bare is str else ("ge", "le")
     bounds = zip(names, (field.least, field.most), strict=True)
     given: dict[str, Any] = {name: bound for name, bound in bounds if bound is not None}
     if not given:
         return hint
     meta = msgspec.Meta(**given)
-    return Annotated[str, meta] | None if hint == str | None else Annotated[hint, meta]
+    return Annotated[hint, meta] if bare == hint else Annotated[bare, meta] | None
 
 
 HINTS = get_type_hints(fields.JobSpec)
@@ -166,10 +178,8 @@ def _array(text: Any) -> arrays.Array | None:
         return None
     if not isinstance(text, str):
         raise UserError(f"array expected a text such as 0-99, got {json.dumps(text)[:80]}.")
-    try:
+    with suggestions.inside("--array"):
         return arrays.parse(text)
-    except UserError as error:
-        raise UserError(f"--array {error.message}", error.hint) from None
 
 
 def _rule(name: str, value: Any) -> int | None:
@@ -207,15 +217,15 @@ def submissions(body: Any) -> list[validation.Submission]:
 
 
 def _is_many(body: Any) -> bool:
-    return isinstance(body, dict) and ("jobs" in body or "commands" in body)
+    return isinstance(body, dict) and any(name in body for name in KINDS)
 
 
 def _submissions(body: Any) -> list[validation.Submission]:
     if not _is_many(body):
         return [_submission(_job(job)) for job in (body if isinstance(body, list) else [body])]
     keys = Batch.__struct_fields__
-    if set(body) - {*keys} or {"jobs", "commands"} <= set(body):
-        raise UserError(f"expected an object with jobs or commands, and any of {', '.join(sorted(keys))}.")
+    if set(body) - {*keys} or sum(name in body for name in KINDS) > 1:
+        raise UserError(f"expected an object with jobs, commands or lines, and any of {', '.join(sorted(keys))}.")
     defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
     if not isinstance(defaults, dict) or not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise UserError("expected every job, and the defaults, to be an object.")
@@ -226,6 +236,8 @@ def _submissions(body: Any) -> list[validation.Submission]:
                 wire.convert(body["commands"], list[str]),
             )
         ]
+    if "lines" in body:
+        return [_by_line(_submission(_job({**defaults, "command": "-"})), wire.convert(body["lines"], str))]
     return [_submission(_job({**defaults, **job})) for job in jobs]
 
 
@@ -266,6 +278,17 @@ def _alike(model: validation.Submission, commands: list[str]) -> validation.Subm
     return replace(model, members=[Member(command, name or default_name(command)) for command in commands])
 
 
+def _by_line(model: validation.Submission, text: str) -> validation.Submission:
+    """Return jobs that differ only in their command, from a text with one a line; an error names the line."""
+    members = CommandLines(text, model.spec.name)
+    for number, line in enumerate(members.lines(), 1):
+        try:
+            validation.check_line(line)
+        except UserError as error:
+            raise UserError(f"line {number}: {error.message}", error.hint) from None
+    return replace(model, members=members)
+
+
 def common(defaults: Any, names: Sequence[str]) -> validation.Submission:
     """Return the common part of all runs of a sweep; the named parameters may appear in its paths."""
     if not isinstance(defaults, dict):
@@ -275,7 +298,8 @@ def common(defaults: Any, names: Sequence[str]) -> validation.Submission:
 
 
 def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> validation.Submission:
-    if (job.command is None) == (job.argv is None):
+    # The command of a call from Python is the call as text, for display.
+    if (job.command is None) == (job.argv is None) and not (job.command and call_files.is_call(job.argv)):
         raise UserError("expected either `command` or `argv`.")
     plain = {field.name: getattr(job, field.name) for field in fields.PLAIN}
     for field in fields.PLAIN:
@@ -290,7 +314,7 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         environ_from="" if job.environ is None else fields.SUBMITTER,
         tags=tuple(dict.fromkeys(job.tags)),
         begin_at=None if job.begin_at is None else _read(job.begin_at, serialization.parse_moment, BEGIN_AT),
-        retry_on=tuple(_read(word, Trouble, RETRY_ON) for word in job.retry_on or ()) or RETRIED_BY_DEFAULT,
+        retry_on=tuple(map(_retry_on, job.retry_on or ())) or RETRIED_BY_DEFAULT,
         is_slurm=job.slurm,
         warn=None if job.warn is None else _warn(job.warn),
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
@@ -307,6 +331,8 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         job.time_limit_s,
         vram=job.vram,
         ignore_foreign=job.ignore_foreign,
+        evictable=_evictable(job.evictable),
+        engine=job.engine,
         after=tuple((need.select, _read(need.when, When, AFTER)) for need in job.after),
         environ=_decoded(job.environ, "environ"),
         like=None if job.like is None else JobId(job.like),
@@ -315,6 +341,14 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
     )
     validation.check_submission(submission, names)
     return submission
+
+
+def _evictable(told: bool | str | None) -> str | None:
+    return (jobs.YES if told else jobs.NO) if isinstance(told, bool) else told
+
+
+def _retry_on(word: str | int) -> jobs.RetryOn:
+    return _read(str(word), jobs.parse_retry_on, RETRY_ON)
 
 
 def _read(text: str, read: Callable[[str], T], expected: str) -> T:
@@ -347,10 +381,8 @@ def _warn(warn: WarnIn) -> Warn:
 
 
 def _metric(name: str, pattern: str) -> str:
-    try:
+    with suggestions.inside("--metric"):
         patterns.check(name, pattern)
-    except UserError as error:
-        raise UserError(f"--metric {error.message}", error.hint) from None
     return pattern
 
 

@@ -9,6 +9,15 @@ from msgspec import UNSET, Struct, UnsetType
 from dibs.http_api.schemas.job_answers import Counts, Moment, Numbers
 
 
+class Search(Struct):
+    """How the points of a sweep are chosen while it runs; `ended` says why it takes no more trials, null: it does."""
+
+    sampler: str
+    trials: int
+    seed: int
+    ended: str | None
+
+
 class Sweep(Struct):
     """A sweep."""
 
@@ -20,6 +29,8 @@ class Sweep(Struct):
     dir: str | None
     metric: str | None
     goal: str | None
+    early_stop: str | None
+    search: Search | None
     batch: int
     created_at: Moment
 
@@ -58,6 +69,20 @@ class Points(Struct):
     notes: list[str]
 
 
+class CallJob(Struct):
+    """The job of a call: its id, its state, and its newest attempt."""
+
+    id: int
+    state: str
+    attempt: int
+
+
+class Calls(Points):
+    """The number of calls that are new, retried, done, and so on, and the job of each."""
+
+    jobs: list[CallJob]
+
+
 class Summary(Struct):
     """A summary of all values of a metric."""
 
@@ -75,10 +100,31 @@ class Run(Struct, gc=False):
     index: int
     params: dict[str, Any]
     state: str
+    cause: str | None
     numbers: Numbers
     summaries: dict[str, Summary]
     started_at: Moment | None
     finished_at: Moment | None
+    #: Where it ran; null: its job was deleted.
+    engine: str | None
+
+
+class Curve(Struct, gc=False):
+    """A metric of one run: places and values, thinned."""
+
+    index: int
+    job: int | None
+    x: list[float]
+    y: list[float]
+
+
+class Curves(Struct):
+    """A metric of all runs; `x` counts steps, or seconds since the start. `more`: the newest are missing."""
+
+    metric: str
+    x: str
+    curves: list[Curve]
+    more: bool
 
 
 class Results(Struct):
