@@ -78,7 +78,7 @@ def test_a_file_not_written_by_dibs_is_kept(environ: dict[str, str], tmp_path: P
     unit.path.parent.mkdir(parents=True)
     unit.path.write_text("[Unit]\n")
     for verb in (unit.install, unit.uninstall):
-        with pytest.raises(UserError, match="was not written by dibs; it was left alone"):
+        with pytest.raises(UserError, match="was not written by dibs and was not changed"):
             verb()
     assert unit.path.read_text() == "[Unit]\n"
     assert not (tmp_path / "calls").exists()
@@ -123,7 +123,7 @@ def test_systemd_is_preferred_and_cron_is_the_fallback(
     monkeypatch.setenv("FAKE_SYSTEMD", "none")
     assert isinstance(boot_service.find(environ), Cron)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MachineError, match="neither systemd nor cron answers here"):
+    with pytest.raises(MachineError, match="neither systemd nor cron is available"):
         boot_service.find(environ)
 
 

@@ -71,11 +71,11 @@ def test_a_variable_that_overrides_the_file_is_named(bench: Bench, config: Path)
         (["edit", "grace"], 'config edit expected nothing, got "grace".'),
         (
             ["edit"],
-            "an editor needs a terminal, and there is none here. Change one setting: dibs config set NAME VALUE",
+            "an editor needs a terminal. Change one setting: dibs config set NAME VALUE",
         ),
         (["grace", "2m"], 'config expected one setting, got "grace 2m". To change it: dibs config set grace 2m'),
         (["--machine"], "--machine goes with config set, unset or edit."),
-        (["set", "--json", "grace", "1m"], "config set has no option --json."),
+        (["set", "--json", "grace", "1m"], "config set does not take --json."),
     ],
 )
 def test_a_mistake_changes_nothing(bench: Bench, config: Path, words: list[str], error: str) -> None:

@@ -79,7 +79,7 @@ def test_the_notation_of_the_kill_command_is_accepted(bench: Bench) -> None:
     assert bench.cli("kill", "-CONT", "1").stdout == "1 running: SIGCONT sent\n"
     assert bench.cli("kill", "-9", "1").stdout == "1 running: SIGKILL sent\n"
     assert bench.until(1)["signal"] == 9
-    assert bench.cli("kill", "-9", "1").stderr == "1 failed: only a running job can get a signal\n"
+    assert bench.cli("kill", "-9", "1").stderr == "1 failed: only running jobs can receive signals\n"
 
 
 @pytest.mark.parametrize("word", ["KILL", "sigkill", "9"])
@@ -200,8 +200,7 @@ def test_edit_without_options_and_terminal_is_an_error(bench: Bench) -> None:
     done = bench.cli("edit", str(job_id), environ=editor(bench, "s/0/1/"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "dibs: an editor needs a terminal, and there is none here. "
-        f"Name what to change: dibs edit {job_id} --priority high -t 4h\n"
+        f"dibs: an editor needs a terminal. Name what to change: dibs edit {job_id} --priority high -t 4h\n"
     )
     assert not (bench.folder / "seen").exists()
 
@@ -259,7 +258,7 @@ def test_finished_jobs_are_deleted_with_their_logs(bench: Bench) -> None:
     bench.wait_all()
     logs = [Path(bench.job(n)["log"]) for n in (1, 2)]
     would = bench.cli("clean", "1", "--dry-run")
-    assert would.stdout.startswith("would forget 1 finished job and ")
+    assert would.stdout.startswith("would delete 1 finished job and ")
     assert logs[0].exists()
     done = json.loads(bench.cli("clean", "--json").stdout)
     assert (done["jobs"], done["needed"], done["bytes"] > 3) == (2, [], True)
@@ -269,8 +268,8 @@ def test_finished_jobs_are_deleted_with_their_logs(bench: Bench) -> None:
     assert "there is no job 1 any more" in refused(bench, "show", "1", code=3)
     assert bench.add("true") == 3
     bench.wait_all()
-    assert bench.cli("clean").stdout.startswith("forgot 1 finished job ")
-    assert bench.cli("clean").stdout == "forgot 0 finished jobs and 0B of files\n"
+    assert bench.cli("clean").stdout.startswith("deleted 1 finished job ")
+    assert bench.cli("clean").stdout == "deleted 0 finished jobs and 0B of files\n"
 
 
 def test_checkpoints_are_deleted_on_request_only(bench: Bench) -> None:
@@ -285,21 +284,21 @@ def test_a_job_that_others_depend_on_is_kept_and_named(bench: Bench) -> None:
     bench.cli("pause")
     bench.add("true", after=[{"select": "1"}, {"select": "1", "when": "end"}], gpus=4)
     done = bench.cli("clean", "1")
-    assert (done.returncode, done.stdout) == (0, "forgot 0 finished jobs and 0B of files\n")
-    assert done.stderr == "dibs: kept 1: unfinished jobs wait for what became of them.\n"
+    assert (done.returncode, done.stdout) == (0, "deleted 0 finished jobs and 0B of files\n")
+    assert done.stderr == "dibs: kept 1: unfinished jobs depend on them.\n"
     assert state(bench, 1) == "done"
 
 
 def test_clean_asks_for_confirmation_on_a_terminal(bench: Bench) -> None:
     bench.until(bench.add("true"))
     with Terminal(bench, "clean") as person:
-        person.until("forget 1 finished job and")
+        person.until("delete 1 finished job and")
         person.type("n\n")
         assert person.end()[0] == 130
     assert state(bench, 1) == "done"
     with Terminal(bench, "clean", "-y") as person:
         code, shown = person.end()
-    assert (code, "forgot 1 finished job" in shown) == (0, True)
+    assert (code, "deleted 1 finished job" in shown) == (0, True)
 
 
 def test_files_of_deleted_jobs_left_by_a_crash_are_removed_later(bench: Bench) -> None:
@@ -322,7 +321,7 @@ def test_a_drained_gpu_gets_no_new_job_and_shows_the_reason(bench: Bench) -> Non
     job_id = bench.add(LONG, gpu_ids=["3"])
     bench.until(job_id, "started")
     ambiguous = refused(bench, "gpus", "drain", "fake-", code=3)
-    assert ambiguous == 'dibs: "fake-" fits 4 GPUs (FAKE-0, FAKE-1, FAKE-2, FAKE-3). Say more of it.\n'
+    assert ambiguous == 'dibs: "fake-" fits 4 GPUs (FAKE-0, FAKE-1, FAKE-2, FAKE-3). Give more characters.\n'
     drained = bench.cli("gpus", "drain", "3", "fake-2", "--reason", "fan is loud")
     assert drained.returncode == 0
     assert drained.stdout.splitlines()[0].startswith("GPU 3: drained by ")
@@ -338,7 +337,7 @@ def test_a_drained_gpu_gets_no_new_job_and_shows_the_reason(bench: Bench) -> Non
     bench.stop()
     bench.start()
     assert state(bench, waiting) == "queued"
-    assert bench.cli("gpus", "undrain", "2").stdout == "GPU 2: in use again\n"
+    assert bench.cli("gpus", "undrain", "2").stdout == "GPU 2: available again\n"
     assert bench.until(waiting)["state"] == "done"
     assert bench.cli("gpus", "undrain", "2").stdout == "GPU 2: was not drained\n"
 
@@ -351,11 +350,11 @@ def test_a_drained_daemon_starts_nothing_new_and_stops_after_the_last_job(bench:
     waiting = bench.add("true")
     with Terminal(bench, "daemon", "stop", "--drain") as person:
         person.until("waiting for 1 job: 1")
-        assert "the daemon stops once the running jobs have ended" in bench.cli("why", str(waiting)).stdout
+        assert "the daemon is draining" in bench.cli("why", str(waiting)).stdout
         assert bench.client.get("/v1/queue")["paused"] is False
         bench.cancel(job_id, grace_s=0)
         code, shown = person.end()
-    assert (code, "stopped; nothing runs" in shown) == (0, True)
+    assert (code, "stopped; no jobs are running" in shown) == (0, True)
     assert bench.cli("daemon", "status").returncode == 5
     bench.start()
     assert bench.until(waiting)["state"] == "done"
@@ -368,7 +367,7 @@ def test_ctrl_c_cancels_a_drain(bench: Bench) -> None:
         person.until("waiting for 1 job: 1")
         person.type(CTRL_C)
         code, shown = person.end()
-    assert (code, "the daemon stays, and starts jobs again" in shown) == (130, True)
+    assert (code, "the daemon keeps running and starts jobs again" in shown) == (130, True)
     bench.cancel(job_id, grace_s=0)
     assert bench.until(waiting)["state"] == "done"
 
@@ -381,7 +380,7 @@ def test_only_cancelling_several_running_jobs_asks_for_confirmation(bench: Bench
         bench.until(bench.add(LONG), "started")
     bench.cli("pause", "2")
     with Terminal(bench, "cancel", "1-2", "--grace", "0s") as person:
-        person.until("end 2 running jobs (1, 2)?")
+        person.until("stop 2 running jobs (1, 2)?")
         person.type("n\n")
         assert person.end()[0] == 130
     assert (state(bench, 1), state(bench, 2)) == ("running", "paused")

@@ -31,7 +31,7 @@ from dibs.cli import main as cli
 from dibs.client import connection
 from dibs.errors import NotAllowed, UserError
 from dibs.http_api import add
-from dibs.submission import add_command, device_hints
+from dibs.submission import add_command, device_hints, remote_callers
 from dibs.submission.options import Caller
 from dibs.system import paths
 from terminal import Terminal
@@ -339,7 +339,7 @@ def as_the_daemon_reads(words: list[str], monkeypatch: pytest.MonkeyPatch) -> ad
 async def read(sent: add.AddIn) -> add.Draft:
     """Return the request that the daemon makes of what was sent."""
     with ThreadPoolExecutor(1) as readers:
-        return await add.read(readers, add.decoded(sent.argv), sent.caller())
+        return await add.read(readers, remote_callers.unpack(sent.argv), sent.caller())
 
 
 @pytest.mark.parametrize("words", TAKEN, ids=str)
@@ -459,7 +459,7 @@ def test_a_begin_time_is_parsed_in_the_time_zone_of_the_client(queue: Bench, mon
 def test_words_of_any_bytes_arrive_as_they_were_typed() -> None:
     words = [os.fsdecode(bytes(range(1, 256))), "", "\U0001f600", 'a "b" \\ c']
     sent = msgspec.json.decode(fast_add.request(words, {"A": words[0]}), type=add.AddIn)
-    assert add.decoded(sent.argv) == words
+    assert remote_callers.unpack(sent.argv) == words
     assert sent.caller().environ == {"A": words[0]}
 
 
@@ -667,7 +667,7 @@ def test_a_closed_or_full_stdout_is_handled(bench: Bench) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     done = subprocess.run([sys.executable, SCRIPT, "add", "true"], env=bench.environ, stdout=full, stderr=-1)
     os.close(full)
-    assert (done.returncode, done.stderr) == (125, b"dibs: the system refused: No space left on device.\n")
+    assert (done.returncode, done.stderr) == (125, b"dibs: system error: No space left on device.\n")
 
 
 def test_the_script_is_installed_as_dibs() -> None:

@@ -195,7 +195,7 @@ def test_on_a_terminal_wait_reports_failed_jobs(bench: Bench) -> None:
     with Terminal(bench, "wait", "all") as person:
         code, shown = person.end()
     assert code == 1
-    assert shown == "dibs: 1 of 1 did not succeed: `dibs status bad`\r\n", "and draws no bar when all is over"
+    assert shown == "dibs: 1 of 1 did not succeed: `dibs status bad cancelled`\r\n", "and draws no bar when all is over"
 
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])

@@ -153,7 +153,7 @@ def overrun(bench: Bench, script: str, **environ: str) -> subprocess.CompletedPr
 def test_at_the_time_limit_the_command_gets_sigterm_and_the_code_is_124(bench: Bench) -> None:
     done = overrun(bench, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.01; done")
     assert done.stdout == "ready\nasked\n"
-    begun, over = [line for line in done.stderr.splitlines() if line.startswith("dibs: ")]
+    begun, *_, over = [line for line in done.stderr.splitlines() if line.startswith("dibs: ")]
     assert begun.startswith("dibs: GPU 0 leased for ")
     assert over == "dibs: the time is over: the command gets TERM, and KILL after 30 s"
 
@@ -171,7 +171,7 @@ def test_a_command_that_ends_in_time_keeps_its_exit_code(bench: Bench) -> None:
 def test_a_lease_without_a_command_ends_at_its_time_limit(bench: Bench) -> None:
     done = bench.cli("lease", "-t", "0.1s")
     assert (done.returncode, done.stdout) == (124, "FAKE-0\nexport CUDA_VISIBLE_DEVICES=FAKE-0\n")
-    assert done.stderr.endswith("dibs: the time is over: the GPUs are given back\n")
+    assert done.stderr.endswith("dibs: time is up: the GPUs are released\n")
     assert held(bench) == {}
 
 
@@ -308,7 +308,7 @@ def test_a_shell_holds_gpus_until_it_exits(bench: Bench, name: str) -> None:
 def test_release_frees_the_gpus_and_unsets_the_variables(bench: Bench, name: str) -> None:
     with shell(bench, name) as one:
         one.do(EVAL)
-        assert one.do('eval "$(dibs lease --release)"') == ["dibs: given back: FAKE-0, FAKE-1"]
+        assert one.do('eval "$(dibs lease --release)"') == ["dibs: released: FAKE-0, FAKE-1"]
         assert held(bench) == {}
         assert one.do('echo "[$CUDA_VISIBLE_DEVICES$DIBS_GPU_INDICES]"') == ["[]"]
         assert one.do("dibs lease --release") == [
@@ -325,7 +325,7 @@ def test_fish_and_csh_are_detected(bench: Bench, name: str) -> None:
             'echo "[$CUDA_VISIBLE_DEVICES$DIBS_GPU_INDICES]"\n',
             PATIENCE_S,
         )
-    assert shown.splitlines() == ["FAKE-0,FAKE-1", "dibs: given back: FAKE-0, FAKE-1", "[]"]
+    assert shown.splitlines() == ["FAKE-0,FAKE-1", "dibs: released: FAKE-0, FAKE-1", "[]"]
 
 
 def test_the_shell_is_found_behind_a_wrapper_and_a_subshell_leases_separately(bench: Bench) -> None:
@@ -436,8 +436,8 @@ def test_a_process_of_another_user_is_not_adopted(bench: Bench) -> None:
         (("--env", "true"), '--env takes no command, got "true".'),
         (("--pid", "1", "sleep", "9"), '--pid takes no command, got "sleep 9".'),
         (("--pid", "0"), '--pid expected a whole number from 1 up, got "0".'),
-        (("--release", "-g", "2"), "--release gives back all that was leased; --gpus means nothing with it."),
-        (("--shell", "fish"), "--shell says how --env prints; it means nothing without it."),
+        (("--release", "-g", "2"), "--release releases everything that was leased; --gpus has no effect with it."),
+        (("--shell", "fish"), "--shell has no effect without --env or --release."),
         (("-t", "8"), "-t expected a time such as 90m, 2h or 1d12h"),
     ],
 )
@@ -449,3 +449,25 @@ def test_contradictory_options_are_a_one_line_error_and_lease_nothing(
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert held(bench) == {}
+
+
+def test_a_lease_with_a_time_can_be_extended(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    script = f"echo ready; until [ -e {gate} ]; do sleep 0.01; done"
+    with Terminal(bench, "lease", "-t", "2h", "sh", "-c", script) as person:
+        person.until("ready")
+        pid = next(bench.leases.glob(".dibs-end-*")).name.rpartition("-")[2]
+        said = bench.cli("lease", "--extend", "1h", "--pid", pid).stderr
+        assert f"the lease of process {pid} lasts 2h59m" in said or "lasts 3h00m" in said
+        gate.touch()
+        assert person.end()[0] == 0
+    assert not list(bench.leases.glob(".dibs-end-*"))
+    refused = bench.cli("lease", "--extend", "1h", "--pid", pid)
+    assert refused.returncode == 3
+    assert refused.stderr.startswith(f"dibs: no lease with a time limit (--time) belongs to process {pid}.")
+
+
+@pytest.mark.parametrize("words", [["--extend", "1h", "--env"], ["--extend", "0s"], ["--extend", "1h", "true"]])
+def test_extend_stands_alone(bench: Bench, words: list[str]) -> None:
+    refused = bench.cli("lease", *words)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

@@ -165,7 +165,7 @@ def test_a_job_waits_for_another_and_show_says_so(bench: Bench) -> None:
     told = json.loads(bench.cli("show", "2", "--json").stdout)
     assert (told["after"], told["retries"]) == ([{"id": 1, "when": "done"}], 3)
     assert (told["cpus"], told["mem"], told["begin_at"]) == (1, 64 * 2**20, None)
-    assert "it waits for job 1" in bench.cli("why", "2").stdout
+    assert "waiting for job 1" in bench.cli("why", "2").stdout
     (bench.folder / "go").touch()
     assert bench.until(2)["state"] == "done"
     assert "retries" not in bench.cli("show", "1").stdout
@@ -234,7 +234,7 @@ def test_the_rest_of_a_batch_is_held_after_a_failure(bench: Bench) -> None:
     assert {job["reason"] for job in bench.jobs("held")} == {"held: 1 of its batch failed (--halt)"}
     shown = bench.cli("show", "3").stdout
     assert shown.startswith("job 3  held: 1 of its batch failed (--halt)\n")
-    assert "`dibs unhold 2-3` lets all of them continue." in shown
+    assert "`dibs unhold 2-3` releases all of them." in shown
 
 
 def test_wait_leaves_at_once_when_only_held_jobs_remain(bench: Bench) -> None:
@@ -244,8 +244,8 @@ def test_wait_leaves_at_once_when_only_held_jobs_remain(bench: Bench) -> None:
     waited = bench.cli("wait")
     assert (waited.returncode, waited.stdout) == (6, "")
     assert waited.stderr == (
-        "dibs: 2 jobs are held: 1 of its batch failed (--halt). `dibs unhold 2-3` lets all of them continue. "
-        "1 job is held by you. `dibs unhold 5` lets it continue.\n"
+        "dibs: 2 jobs are held: 1 of its batch failed (--halt). `dibs unhold 2-3` releases all of them. "
+        "1 job is held by you. `dibs unhold 5` releases it.\n"
     )
     told = json.loads(bench.cli("wait", "4", "--json").stdout)
     assert (told["over"], [held["jobs"] for held in told["held"]]) == (False, [1])
@@ -286,18 +286,18 @@ def test_hold_and_unhold_report_what_they_did(bench: Bench) -> None:
 
 def test_a_paused_queue_starts_nothing_and_status_says_so(bench: Bench) -> None:
     paused = bench.cli("pause")
-    assert (paused.returncode, paused.stdout) == (0, "queue paused: nothing new starts; running jobs go on\n")
+    assert (paused.returncode, paused.stdout) == (0, "queue paused; running jobs continue\n")
     bench.add("true")
     status = bench.cli("status")
-    assert status.stderr == "the queue is paused: nothing new starts; dibs resume\n"
+    assert status.stderr == "the queue is paused; dibs resume\n"
     assert "paused" not in bench.cli("status", "-q").stderr
     assert json.loads(bench.cli("status", "--json").stdout)["queue"] == {"paused": True}
     with Terminal(bench, "status") as person:
-        assert "; the queue is paused: nothing new starts; dibs resume" in person.end()[1]
+        assert "; the queue is paused; dibs resume" in person.end()[1]
     assert bench.job(1)["state"] == "queued"
     assert json.loads(bench.cli("pause", "--json").stdout)["paused"] is True
     resumed = bench.cli("resume")
-    assert (resumed.returncode, resumed.stdout) == (0, "queue resumed: jobs start again\n")
+    assert (resumed.returncode, resumed.stdout) == (0, "queue resumed\n")
     assert bench.until(1)["state"] == "done"
     assert bench.cli("status").stderr == ""
     assert json.loads(bench.cli("resume", "--json").stdout)["paused"] is False

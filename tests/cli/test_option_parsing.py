@@ -157,7 +157,7 @@ WRONG = [
     (["attach", "12"], 2, "Did you mean follow?"),
     (["history"], 2, "Did you mean status all?"),
     (["delete", "12"], 2, "Did you mean cancel, or clean for finished jobs?"),
-    (["top"], 2, "Did you mean status -w?"),
+    (["htop"], 2, "Did you mean top?"),
     (["12"], 2, "Did you mean show 12?"),
     ([""], 2, 'there is no verb "".'),
     (["--jsn"], 2, "status has no option --jsn. Did you mean --json?"),
@@ -288,6 +288,12 @@ def test_separate_words_are_an_argument_list_and_a_quoted_command_is_for_the_she
     assert job("echo hi") == {"command": "echo hi"}
     assert job("a|b") == {"command": "a|b"}
     assert job("no such thing") == {"command": "no such thing"}
+
+
+def test_very_many_lines_are_sent_as_one_text(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "MOST_LISTED", 2)
+    body = drafts.from_lines(Args(), [b"echo 1\n", b"# 2\n", b"echo 3\n", b"echo 4\n"], "stdin")
+    assert (body["lines"], "commands" in body) == ("echo 1\necho 3\necho 4", False)
 
 
 def test_lines_become_jobs_and_comments_do_not(home: Path) -> None:

@@ -65,7 +65,7 @@ def test_the_history_of_the_metrics_of_an_attempt_is_available(bench: Bench) -> 
     job_id = finished(bench, f"""{SAYS % 3}; echo "{{\\"loss\\": $DIBS_ATTEMPT}}" >> "$DIBS_REPORT"; exit 1""")
     bench.retry(job_id)
     assert bench.until(job_id)["attempt"] == 2
-    course = {"name": "loss", "at": [None, None]}
+    course = {"name": "loss", "at": [None, None], "steps": [None, None]}
     for query, last in (([], 2), ([("attempt", "1")], 1)):
         told = bench.client.get(f"/v1/jobs/{job_id}/numbers", query)
         assert told == {"numbers": [course | {"values": [3, last]}], "cut": False}

@@ -154,7 +154,7 @@ def test_terminating_the_client_does_not_affect_the_job(bench: Bench) -> None:
         person.signal(signal.SIGTERM)
         code, shown = person.end()
     assert code == 128 + signal.SIGTERM
-    assert "job 1 goes on: dibs follow 1" in shown
+    assert "job 1 keeps running: dibs follow 1" in shown
     assert bench.until(1, "started")["state"] == "running"
 
 
@@ -244,7 +244,7 @@ def test_no_wait_is_cancelled_if_another_user_takes_the_gpu_first(tmp_path_facto
     assert lock is not None
     try:
         done = bench.cli("run", "--no-wait", "true")
-        assert (done.returncode, done.stderr) == (75, "dibs: job 1 could not start at once, and was dropped.\n")
+        assert (done.returncode, done.stderr) == (75, "dibs: job 1 could not start now and was cancelled.\n")
         assert bench.job(1)["state"] == "cancelled"
     finally:
         os.close(lock)

@@ -74,6 +74,13 @@ def test_a_gpu_that_is_kept_for_a_bigger_job_is_not_free() -> None:
     assert lines[1] == "GPU 0: free · 1: reserved for job 290"
 
 
+def test_a_gpu_that_our_own_limit_leaves_to_others_is_free() -> None:
+    told = answer(job(290), gpus=2, free=1, devices=[device(0, "leased", 12), device(1) | {"kept_by": "max_gpus"}])
+    lines = painted(WIDE, told)
+    assert lines[0] == "2 GPUs, 1 free; 1 queued"
+    assert lines[1] == "GPU 0: job 12 · 1: free (max_gpus leaves it to others)"
+
+
 def test_failures_are_counted_for_a_day() -> None:
     told = answer(job(1, "failed"), job(2, "failed"))
     told["failed_lately"] = {"failed": 1}
@@ -91,7 +98,7 @@ def test_a_paused_queue_a_restriction_and_a_full_disk_are_shown() -> None:
     told = answer(restriction="DIBS_DEVICES=0", disk="the disk of /x is nearly full (1M free); jobs fail when it is")
     told["queue"]["paused"] = True
     lines = painted(WIDE, told)
-    assert lines[0].endswith("; the queue is paused: nothing new starts; dibs resume")
+    assert lines[0].endswith("; the queue is paused; dibs resume")
     assert lines[1:3] == ["restricted: DIBS_DEVICES=0", told["machine"]["disk"]]
     assert lines[3] == status_view.EMPTY
 
@@ -190,7 +197,7 @@ def test_a_long_reason_is_wrapped() -> None:
 def test_waiting_jobs_beyond_a_screen_are_counted() -> None:
     told = answer(*(job(n) for n in range(1, 21)))
     told["counts"]["queued"] = 5000
-    assert painted(NARROW, told)[-1] == "4,992 more wait: dibs status unfinished"
+    assert painted(NARROW, told)[-1] == "4,992 more are waiting: dibs status unfinished"
 
 
 def test_a_running_job_shows_its_reported_metrics() -> None:
@@ -263,7 +270,7 @@ def test_watching_waits_for_a_daemon_that_was_stopped(bench: Bench) -> None:
     with Terminal(bench, "status", "-w0.1", NO_COLOR="1") as person:
         person.until("No jobs yet")
         bench.stop()
-        person.until("no daemon runs any more")
+        person.until("the daemon is not running any more")
         assert bench.pid() is None
         bench.add("true", name="again")
         person.until("again")
@@ -302,7 +309,7 @@ def test_an_old_daemon_is_reported_with_what_to_do() -> None:
     told = answer()
     assert "an older version" in status.on_skew(told)[0]
     told["daemon"] = {"version": "0.0.1", "pid": 1}
-    expected = f"the daemon is 0.0.1, this is dibs {__version__}: `dibs daemon restart`; running jobs go on."
+    expected = f"the daemon is 0.0.1, this is dibs {__version__}: `dibs daemon restart`; running jobs continue."
     assert status.on_skew(told) == [expected]
     told["daemon"]["version"] = __version__
     assert status.on_skew(told) == []
@@ -355,9 +362,9 @@ def test_show_lists_script_warning_metric_and_notify_command(bench: Bench) -> No
     facts = [re.split("  +", line) for line in shown.splitlines()]
     assert ["script", "job.sh, as it was at submit"] in facts
     assert ["warning", "USR1 2m00s before the time limit"] in facts
-    assert ["lasts", "until all it started has ended"] in facts
+    assert ["lasts", "until all of its processes have ended"] in facts
     assert ["index", "7"] in facts
-    assert ["notice", "a command runs when it has ended"] in facts
+    assert ["notice", "runs a command when it finishes"] in facts
     # Users put tokens into that command.
     assert "token" not in shown
     assert bench.job(1)["notifies"] is True
@@ -377,3 +384,16 @@ def test_show_lists_every_attempt_with_its_log(bench: Bench) -> None:
     assert [row.split()[-1] for row in table[1:]] == [f"{bench.home}/jobs/{job_id}/{n}/log" for n in (1, 2)]
     assert "attempt 2" in shown
     assert shown.splitlines()[0] == f"job {job_id}  failed: exit 3"
+
+
+def test_the_overview_asks_for_a_few_waiting_jobs_of_each_group(bench: Bench) -> None:
+    """A thousand rows that share one line of the screen are not sent."""
+    bench.add_many([{"command": "true"}] * 30, hold=True)
+    bench.add("true", hold=True, name="alone")
+    few = bench.client.get("/v1/jobs", [("per_group", "4")])
+    assert [job["id"] for job in few["jobs"]] == [1, 2, 3, 4, 31]
+    assert [group["counts"] for group in few["groups"]] == [{"held": 30}]
+    assert len(bench.client.get("/v1/jobs")["jobs"]) == 31
+    rows = [line.split()[:3] for line in bench.cli("status").stdout.splitlines()[1:]]
+    assert rows == [["1-30", "true", "held"], ["31", "alone", "held"]]
+    assert len(bench.cli("status", "-q").stdout.split()) == 31

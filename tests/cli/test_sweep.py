@@ -82,7 +82,7 @@ def test_a_later_run_does_not_take_the_folder_of_an_earlier_one(bench: Bench) ->
     assert bench.cli("sweep", *words, "1", "--again").returncode == 0
     done = bench.cli("sweep", *words, "2")
     assert done.returncode == 2
-    assert "point 0 has the folder of job 1, which has other parameters: " in done.stderr
+    assert "point 0 has the same folder as job 1, which has other parameters: " in done.stderr
     assert len(bench.jobs("sweep:s")) == 1
 
 
@@ -266,7 +266,7 @@ def test_the_same_name_with_another_command_is_exit_code_2(trained: Bench) -> No
 def test_a_dry_run_shows_the_first_commands_and_queues_nothing(bench: Bench) -> None:
     shown = bench.cli("sweep", "true {a}", "-p", "a=range(100)", "--name", "n", "--dry-run")
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("100 points of n, a new sweep; nothing was queued.\n  true 0\n")
+    assert shown.stdout.startswith("100 points of n, a new sweep; nothing was submitted.\n  true 0\n")
     assert "... and 95 more" in shown.stdout
     assert bench.client.get("/v1/sweeps") == {"sweeps": []}
 

@@ -20,10 +20,10 @@ from typist import Typist
 LONG = ("sleep", "1000")
 #: Reported for a job behind one that may run for ever.
 UNKNOWN = (
-    "When it starts is unknown: job 1 has no time limit and nothing like it has finished yet. "
+    "Its start time is unknown: job 1 has no time limit and no similar job has finished yet. "
     "A time limit (-t) would help."
 )
-NEVER = "When it starts is unknown: nobody knows when what it needs can be used."
+NEVER = "Its start time is unknown: the GPUs it needs cannot be used now."
 #: A time of today, or of tomorrow.
 CLOCK = r"(\w{3} )?\d\d:\d\d"
 
@@ -57,7 +57,7 @@ CASES = {
     "no free GPU": Case(
         [add("-g4"), add()],
         exactly(
-            "needs 1 GPU; 0 of 4 free, GPU 0-3: job 1. It starts when job 1 has ended; `dibs cancel 1` ends it sooner. "
+            "needs 1 GPU; 0 of 4 free, GPU 0-3: job 1. It starts when job 1 finishes; `dibs cancel 1` stops that job. "
             + UNKNOWN
         ),
     ),
@@ -65,7 +65,7 @@ CASES = {
         [add("-g2"), add("-g2"), add("-g3", "-t", "1h")],
         exactly(
             "needs 3 GPUs; 0 of 4 free, GPU 0-1: job 1, GPU 2-3: job 2. "
-            "It starts when enough of them have ended; `dibs cancel` ends one of yours sooner. " + UNKNOWN
+            "It starts when enough of them finish; `dibs cancel` stops one of yours. " + UNKNOWN
         ),
         running=(1, 2),
     ),
@@ -79,91 +79,91 @@ CASES = {
             "needs 1 GPU; 0 of 1 free, GPU 0: job 1. Without --gpu-ids it could use GPUs that are free. " + UNKNOWN
         ),
     ),
-    "held": Case([add("--hold")], exactly("held by you. `dibs unhold 1` lets it continue."), running=()),
+    "held": Case([add("--hold")], exactly("held by you. `dibs unhold 1` releases it."), running=()),
     "a dependency": Case(
         [add("-g0"), add("-a", "1")],
-        exactly("it waits for job 1, which is running. `dibs why 1` says how that one stands. " + UNKNOWN),
+        exactly("waiting for job 1, which is running. `dibs why 1` explains its state. " + UNKNOWN),
     ),
     "a dependency that is held": Case(
         [add("--hold"), add("-a", "1")],
         exactly(
-            "it waits for job 1, which is held. `dibs why 1` says how that one stands. "
-            "When it starts is unknown: job 1, for which it waits, cannot be foreseen."
+            "waiting for job 1, which is held. `dibs why 1` explains its state. "
+            "Its start time is unknown: job 1, for which it waits, cannot be predicted."
         ),
         running=(),
     ),
     "several dependencies": Case(
         [add("-g0"), add("-g0"), add("-a", "1,2")],
-        exactly("it waits for jobs 1, 2. `dibs why 1` says how that one stands. " + UNKNOWN),
+        exactly("waiting for jobs 1, 2. `dibs why 1` explains its state. " + UNKNOWN),
         running=(1, 2),
     ),
     "begin time": Case(
         [add("--begin", "now+2h")],
-        r"it waits for its begin time \(--begin\)\. `dibs edit 1 --unset begin` lets it start sooner\. "
+        r"waiting for its begin time \(--begin\)\. `dibs edit 1 --unset begin` lets it start sooner\. "
         rf"Expected to start at {CLOCK} \((in 1h59m|in 2h00m)\), on GPU 0\.",
         running=(),
     ),
     "a paused queue": Case(
-        [("pause",), add()], exactly("the queue is paused. `dibs resume` lets it go on."), running=()
+        [("pause",), add()], exactly("the queue is paused. `dibs resume` resumes it."), running=()
     ),
     "a drained GPU": Case(
         [("gpus", "drain", "0", "1", "2", "3", "--reason", "fan is loud"), add()],
         r"needs 1 GPU; none of the right kind can be used now \(GPU 0-3: drained by \S+: fan is loud\)\. "
-        + exactly("`dibs gpus` shows how the GPUs are. " + NEVER),
+        + exactly("`dibs gpus` shows the state of the GPUs. " + NEVER),
         running=(),
     ),
     "some drained GPUs": Case(
         [add("-g2"), ("gpus", "drain", "2", "3", "--reason", "fan is loud"), add()],
         r"needs 1 GPU; 0 of 4 free, GPU 0-1: job 1, GPU 2-3: drained by \S+: fan is loud\. "
-        + exactly("It starts when job 1 has ended; `dibs cancel 1` ends it sooner. " + UNKNOWN),
+        + exactly("It starts when job 1 finishes; `dibs cancel 1` stops that job. " + UNKNOWN),
     ),
     "a bigger job's reservation": Case(
         [add("-g3", "-t", "1h"), add("-g4", "-t", "1h"), add("-t", "2h")],
         exactly(
             "needs 1 GPU; 1 of 4 free, GPU 0-2: job 1; "
-            "what is free is kept for job 2, which is ahead and needs 4 GPUs. "
-            "A higher --priority would pass it; so would a --time that ends before it can start. "
+            "free GPUs are reserved for job 2, which is ahead and needs 4 GPUs. "
+            "A higher --priority, or a --time that ends before that job can start, would let it start earlier. "
         )
         + rf"Expected to start by {CLOCK} \(within (1h59m|2h00m)\), on GPU 0\.",
     ),
     "behind another": Case(
         [add("-g4"), add("-g2"), add()],
         exactly(
-            "needs 1 GPU; 0 of 4 free, GPU 0-3: job 1; job 2 is ahead of it. A higher --priority would pass it. "
-            + UNKNOWN
+            "needs 1 GPU; 0 of 4 free, GPU 0-3: job 1; job 2 is ahead of it. "
+            "A higher --priority would let it start first. " + UNKNOWN
         ),
     ),
     "-j": Case(
         [add("-g0", "-j1", "--array", "0-1")],
-        exactly("as many of its batch run as -j allows at once. `dibs edit 2 -j N` would let more run. " + UNKNOWN),
+        exactly("batch limit reached (-j). `dibs edit 2 -j N` raises the limit. " + UNKNOWN),
     ),
     "memory": Case(
         [add("-g0", "--mem", memory()[0]), add("-g0", "--mem", memory()[0])],
-        r"needs \S+ of memory; running jobs leave \S+ of \S+\. Less --mem may fit sooner\. " + exactly(UNKNOWN),
+        r"needs \S+ of memory; running jobs leave \S+ of \S+\. A lower --mem may start sooner\. " + exactly(UNKNOWN),
     ),
     "CPUs": Case(
         [add("-g0", "--cpus", "3"), add("-g0", "--cpus", "2")],
         exactly(
-            "needs 2 CPUs; running jobs leave 1 of 4. Fewer --cpus may fit sooner. The setting cpu_slots allows more. "
-            + UNKNOWN
+            "needs 2 CPUs; running jobs leave 1 of 4. Fewer --cpus may start sooner. "
+            "The setting cpu_slots raises the limit. " + UNKNOWN
         ),
     ),
     "CPU slots": Case(
         [add("-g0", "--cpus", "4"), add("-g0")],
-        exactly("all 4 CPU slots are in use. The setting cpu_slots allows more. " + UNKNOWN),
+        exactly("all 4 CPU slots are in use. The setting cpu_slots raises the limit. " + UNKNOWN),
     ),
     "max_gpus": Case(
         [add("-g2"), add()],
         exactly(
-            "your jobs use 2 of the 2 GPUs that max_gpus allows. It starts when enough of them have ended. "
-            "The setting max_gpus allows more. " + UNKNOWN
+            "your jobs use 2 of 2 GPUs (setting max_gpus). It starts when enough of them have finished. "
+            "The setting max_gpus raises the limit. " + UNKNOWN
         ),
         {"DIBS_MAX_GPUS": "2"},
     ),
     "keep_free": Case(
         [add("-g2"), add()],
         exactly(
-            "the setting keep_free leaves 2 GPUs free for others. It starts when more are free. "
+            "the setting keep_free leaves 2 GPUs free for others. It starts when more GPUs are free. "
             "A lower keep_free lets it start sooner. " + UNKNOWN
         ),
         {"DIBS_KEEP_FREE": "2"},
@@ -220,10 +220,10 @@ def test_an_unknown_gpu_type_is_refused_and_a_removed_one_is_the_reason(
     typist.type(bench, "unhold", "1", "2")
     assert why(bench, typist, "1") == (
         "job 1: needs 1 GPU; this machine has none that would do. Without --gpu-ids it could use the others. "
-        f"{NEVER} `dibs gpus` shows how the GPUs are.\n"
+        f"{NEVER} `dibs gpus` shows the state of the GPUs.\n"
     )
     assert why(bench, typist, "2") == (
-        f"job 2: needs 4 GPUs; this machine has 2 now. `dibs gpus` shows how the GPUs are. {NEVER}\n"
+        f"job 2: needs 4 GPUs; this machine has 2 now. `dibs gpus` shows the state of the GPUs. {NEVER}\n"
     )
 
 
@@ -260,7 +260,7 @@ def test_a_lease_of_another_user_is_reported_with_its_owner(new_bench: Callable[
             typist.type(bench, "add", "-g", "3", "true")
             assert why(bench, typist, "1") == (
                 "job 1: needs 3 GPUs; 2 of 4 free, GPU 0-1: nobody's lease. It would start now with -g 2. "
-                "When it starts is unknown: nobody knows how long nobody keeps what it needs.\n"
+                "Its start time is unknown: nobody holds the GPUs it needs for an unknown time.\n"
             )
             typist.type(bench, "cancel", "1")
             typist.type(bench, "add", "--gpu-ids", "0", "true")
@@ -274,7 +274,7 @@ def test_a_lease_of_another_user_is_reported_with_its_owner(new_bench: Callable[
         (("-g0", "true"), "it is done."),
         (("-g0", "exit 3"), "it failed: exit code 3."),
         (("-g0", "kill -9 $$"), "it failed: killed by signal 9."),
-        (("-g0", "-t", "0.01s", *LONG), "it ran out of time: .+"),
+        (("-g0", "-t", "0.01s", *LONG), "it reached its time limit: .+"),
     ],
 )
 def test_a_job_that_does_not_wait_has_its_state_explained(

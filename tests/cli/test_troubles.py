@@ -56,8 +56,8 @@ def check_one_line(done: subprocess.CompletedProcess[str], verb: str, code: int)
 
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_a_daemon_that_cannot_start_is_exit_code_5(bench: Bench, verb: str) -> None:
-    # Only the daemon, `lease` and `pipe` use that folder.
-    wrong = {} if verb in ("lease", "pipe") else {"DIBS_LEASE_DIR": "/no/such/folder"}
+    # Only the daemon and these verbs use that folder.
+    wrong = {} if verb in ("lease", "pipe", "reserve") else {"DIBS_LEASE_DIR": "/no/such/folder"}
     check_one_line(bench.cli(*typed(verb), environ=wrong), verb, NO_DAEMON)
 
 

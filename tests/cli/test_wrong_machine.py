@@ -251,7 +251,7 @@ def test_a_daemon_that_does_not_answer_is_an_error(bench: Bench, typist: Typist)
         rude = threading.Thread(target=hang_up, args=(deaf,))
         rude.start()
         try:
-            said = "the daemon went away while it was asked. Ask again; `dibs status` shows what was kept."
+            said = "the connection to the daemon was lost. Try again; `dibs status` shows what was saved."
             check_refused(typist.type(bench, *ADD), NO_DAEMON, said)
             check_refused(typist.type(bench, "status"), NO_DAEMON, said)
         finally:

@@ -18,7 +18,7 @@ from dibs.errors import MachineError, UserError
 from dibs.system import paths
 
 #: The first line of our units, and the end of our crontab line.
-MARK = "# Written by `dibs daemon install`; `dibs daemon uninstall` takes it away."
+MARK = "# Written by `dibs daemon install`; removed by `dibs daemon uninstall`."
 CRON_MARK = "# dibs daemon install"
 UNIT = "dibs.service"
 #: Timeout of systemctl and crontab, in seconds.
@@ -35,8 +35,8 @@ def find(environ: Mapping[str, str]) -> Systemd | Cron:
     if shutil.which("crontab"):
         return Cron(environ)
     raise MachineError(
-        "neither systemd nor cron answers here, so nothing can start the daemon at boot.",
-        "It starts by itself with the first command; or put `dibs daemon start` where this machine starts things.",
+        "neither systemd nor cron is available, so the daemon cannot be started at boot.",
+        "It starts automatically with the first command. Or add `dibs daemon start` to your start-up scripts.",
     )
 
 
@@ -109,7 +109,9 @@ class Systemd:
         except FileNotFoundError:
             return
         if not found.startswith(MARK):
-            raise UserError(f"{self.path} was not written by dibs; it was left alone.", "Move it away, then try again.")
+            raise UserError(
+                f"{self.path} was not written by dibs and was not changed.", "Move it away, then try again."
+            )
 
     def _systemctl(self, *words: str) -> str:
         return _must(["systemctl", *([] if self.is_root else ["--user"]), *words])
@@ -143,7 +145,7 @@ class Systemd:
         return [f"removed {self.path}; the daemon starts with the first command that needs it"]
 
 
-LINGER = "To have it from boot on, and after you log out, type once: loginctl enable-linger"
+LINGER = "To start it at boot and keep it after logout, run once: loginctl enable-linger"
 
 
 def _quoted(text: str) -> str:

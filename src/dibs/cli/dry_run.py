@@ -26,7 +26,7 @@ def show(queue: connection.Client, args: Args, body: Body) -> None:
         screen.print_json(answer)
         return
     jobs = answer["jobs"]
-    print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be queued; nothing was.")
+    print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be submitted; nothing was submitted.")
     view = screen.of(sys.stdout, args)
     print(screen.facts(view, [*_job_facts(jobs[0]), *_batch_facts(answer)]))
     for job in jobs[:SHOWN] if len(jobs) > 1 else []:

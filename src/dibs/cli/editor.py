@@ -26,7 +26,7 @@ def edit(text: str, name: str, use: Callable[[bytes], T], instead: str) -> T:
     `name` begins the name of the file; `instead` is the hint for a call without a terminal.
     """
     if not sys.stdin.isatty():
-        raise UserError("an editor needs a terminal, and there is none here.", instead)
+        raise UserError("an editor needs a terminal.", instead)
     fd, path = tempfile.mkstemp(prefix=name, suffix=".toml")
     with open(fd, "w") as file:
         file.write(text)

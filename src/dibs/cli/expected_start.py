@@ -14,7 +14,7 @@ def sentence(start: ExpectedStart | None, unknown: Unknown | None, now: datetime
     if start is None and unknown is None:
         return ""
     told = phrase(start, unknown, now)
-    return f"Expected to start {told}." if start else f"When it starts is {told}."
+    return f"Expected to start {told}." if start else f"Its start time is {told}."
 
 
 def phrase(start: ExpectedStart | None, unknown: Unknown | None, now: datetime) -> str:

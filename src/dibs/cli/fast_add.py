@@ -74,24 +74,25 @@ def _is_stopped(daemon: "Socket") -> bool:
         return False
 
 
-def request(words: list[str], environ: "Mapping[str, str]") -> str:
-    """Return the body for `POST /v1/add`."""
+def request(words: list[str], environ: "Mapping[str, str]", **more: object) -> str:
+    """Return words and the facts of this process as JSON; `more` fields are JSON already."""
     root = os.stat("/")
     # The umask can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     fields = {
-        "argv": _packed(words),
-        "environ": _packed(f"{name}={value}" for name, value in environ.items()),
-        "cwd": _packed([os.getcwd()]),
+        "argv": packed(words),
+        "environ": packed(f"{name}={value}" for name, value in environ.items()),
+        "cwd": packed([os.getcwd()]),
         "file_system": f'"{os.readlink("/proc/self/ns/mnt")} {root.st_dev} {root.st_ino}"',
         "umask": mask,
         "is_terminal": "true" if sys.stderr.isatty() else "false",
+        **more,
     }
     return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
 
 
-def _packed(words: "Iterable[str]") -> str:
+def packed(words: "Iterable[str]") -> str:
     """Return words of any bytes as a JSON string with one character for each byte; a NUL follows each word."""
     from _json import encode_basestring_ascii
 

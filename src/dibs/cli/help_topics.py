@@ -12,49 +12,64 @@ Part = str | tuple[tuple[str, str], ...]
 
 #: Exit codes of `dibs` itself that belong to no error.
 OWN_CODES = (
-    ("0", "It worked; of `wait`: all jobs are done."),
-    ("1", "Of `wait`: a job did not succeed; of `doctor`: there is a problem."),
-    ("124", "Of `wait --timeout`: the time is over."),
+    ("0", "Success. `wait`: all jobs succeeded."),
+    ("1", "`wait`: a job did not succeed. `doctor`: a problem was found."),
+    ("124", "`wait --timeout`: timed out."),
     ("130", "Interrupted with Ctrl-C."),
 )
 #: Exit codes of `run` and `follow` other than that of the command.
 JOB_CODES = (
-    ("128 + n", "Ended by signal n."),
-    ("124", "Ended by its time limit."),
-    ("125", "Lost, or a failure of dibs."),
-    ("126, 127", "The command could not be started, or was not found."),
+    ("128 + n", "Killed by signal n."),
+    ("124", "Stopped at its time limit."),
+    ("125", "Lost, or an internal error of dibs."),
+    ("126, 127", "The command could not be executed, or was not found."),
     ("130", "Cancelled before it started."),
 )
 #: The environment variables that a job gets.
 VARIABLES = (
-    ("CUDA_VISIBLE_DEVICES", "its GPUs, as UUIDs (or indices: `--visible index`); empty without any"),
+    ("CUDA_VISIBLE_DEVICES", "the assigned GPUs, as UUIDs (or indices: `--visible index`); empty for none"),
     ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
     ("DIBS_JOB_ID, DIBS_JOB_NAME", "the job"),
     ("DIBS_PROJECT", "its project"),
     ("DIBS_ATTEMPT", "1, 2, ...: the attempt"),
-    ("DIBS_JOB_DIR", "its folder, with the logs of all attempts"),
-    ("DIBS_GPU_INDICES", "its GPUs by index, as nvidia-smi counts"),
-    ("DIBS_CHECKPOINT_DIR", "a folder that stays over all attempts"),
-    ("DIBS_REPORT", "a file for JSON lines with numbers; `dibs report` appends to it"),
-    ("DIBS_PORT", "a free TCP port, for torchrun and the like"),
+    ("DIBS_JOB_DIR", "the job's folder, with the logs of all attempts"),
+    ("DIBS_GPU_INDICES", "the assigned GPUs by index, as in nvidia-smi"),
+    ("DIBS_CHECKPOINT_DIR", "a folder that is kept across attempts"),
+    ("DIBS_REPORT", "a file for metrics as JSON lines; `dibs report` appends to it"),
+    ("DIBS_PORT", "a free TCP port, e.g. for torchrun"),
     ("DIBS_PYTHON", "the Python interpreter of dibs"),
-    ("DIBS_STOP", "TERM@30: the signal of a stop, and the seconds from it to KILL"),
-    ("DIBS_WARN", "with --signal: USR1@120, the signal, and the seconds from it to the time limit"),
+    ("DIBS_STOP", "TERM@30: the stop signal, and the seconds until SIGKILL"),
+    ("DIBS_WARN", "with --signal: USR1@120, the warning signal, and the seconds until the time limit"),
     ("MASTER_ADDR, MASTER_PORT", "with a GPU, unless they are set"),
     ("PYTHONUNBUFFERED", "1, unless it is set"),
 )
 STATES = (
-    ("held", "kept back by `hold`, or by `--halt` of its batch; `unhold` lets it go"),
-    ("queued", "waits; `dibs why` says for what"),
-    ("starting", "its GPUs are being taken"),
-    ("running", "its command runs"),
-    ("paused", "stopped for a while; it keeps its GPUs"),
-    ("stopping", "was told to end"),
-    ("done", "its command ended with 0"),
-    ("failed", "its command ended otherwise, or could not start"),
-    ("cancelled", "by `cancel`, or because a job it waited for did not succeed"),
-    ("timeout", "ran into its limit (`--time`)"),
-    ("lost", "nobody can know how it ended: the machine went down, or its runner was killed"),
+    ("held", "held by `hold`, or by `--halt` of its batch; `unhold` releases it"),
+    ("queued", "waiting; `dibs why` says for what"),
+    ("starting", "its GPUs are being leased"),
+    ("running", "its command is running"),
+    ("paused", "suspended; it keeps its GPUs"),
+    ("stopping", "being stopped"),
+    ("done", "its command exited with 0"),
+    ("failed", "its command exited with another code, or could not be started"),
+    ("cancelled", "by `cancel`, or because a job it depends on did not succeed"),
+    ("timeout", "reached its time limit (`--time`)"),
+    ("lost", "result unknown: the machine went down, or its runner was killed"),
+)
+#: What a program that types commands, such as a coding agent, should type.
+AGENTS = (
+    ("id=$(dibs add -q --tag agent -t 2h CMD)", "queue; stdout is the id alone"),
+    ("dibs add --dry-run CMD", "check first: queues nothing"),
+    ("dibs run --tag agent CMD", "queue, stream its output, exit with its code"),
+    ("dibs wait $id --timeout 10m", "block until it ends: 0 all done, 1 some failed, 124 not yet, 6 only held"),
+    ("dibs log $id -n 50", "the end of its output"),
+    ("dibs show $id --json", "one job: state, cause, exit_code, numbers, log"),
+    ("dibs status --json tag:agent", "all of yours: .jobs[].state"),
+    ("dibs why $id", "why it is not running, and what would help"),
+    ("dibs gpus --json", "GPUs, holders, health"),
+    ("dibs sweep CMD -p lr 0.1 0.01", "one job per point; again: only what is missing"),
+    ("dibs results NAME --json", "parameters and reported numbers of its runs"),
+    ("dibs cancel -y tag:agent", "stop all of yours, and nothing else"),
 )
 SLURM = (
     ("sbatch script.sh", "dibs add script.sh"),
@@ -124,88 +139,100 @@ def _exit_codes() -> tuple[tuple[str, str], ...]:
 
 TOPICS: dict[str, Topic] = {
     "selectors": Topic(
-        "how jobs are named: 12, 3-7, @, failed, name:vit*",
-        "Verbs that are about jobs take selectors. Several are a union; a+b means both.",
+        "how to select jobs: 12, 3-7, @, failed, name:vit*",
+        "Verbs that act on jobs take selectors. Several selectors are a union; a+b means both.",
         _selectors(),
-        "Quote a selector with a star, or the shell may take it for files: dibs status 'name:vit*'",
+        "Quote a selector that contains a star, so that the shell does not expand it: dibs status 'name:vit*'",
     ),
     "states": Topic(
-        "what becomes of a job, and why it did not succeed",
-        "A job is in one of these states; the last five are ends.",
+        "states of a job, and causes of failure",
+        "A job is in one of these states. The last five are final.",
         STATES,
-        f"One that did not succeed also has a cause: {', '.join(cause.value for cause in Cause)}.",
+        f"A job that did not succeed also has a cause: {', '.join(cause.value for cause in Cause)}.",
     ),
     "exit-codes": Topic(
-        "what a script can learn from dibs",
-        "Of dibs itself:",
+        "exit codes of dibs, for scripts",
+        "dibs itself:",
         _exit_codes(),
-        "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
+        "`run`, `follow` and `log -f` exit with the code of the job's command, or:",
         JOB_CODES,
     ),
     "environment": Topic(
         "what a job sees",
-        "A job runs in the folder and with the environment of the moment it was queued; -e NAME=VALUE adds to it. "
-        "Its stdin is empty. dibs sets:",
+        "A job runs with the working directory and environment of its submission; -e NAME=VALUE adds to it. "
+        "Its stdin is /dev/null. dibs sets:",
         VARIABLES,
-        "What CUDA_VISIBLE_DEVICES says in your shell never reaches a job. "
-        "More: docs/environments.md, docs/training.md",
+        "CUDA_VISIBLE_DEVICES of your shell is not passed to jobs. More: docs/environments.md, docs/training.md",
     ),
     "sharing": Topic(
         "several people on one machine",
-        "Everybody has a queue of their own; nobody needs root. A GPU has one holder at a time, over all users, "
-        "and is free when the last process of its job has ended. A freed GPU goes to the user who was served least "
-        "recently.",
+        "Each user has a queue; nobody needs root. A GPU has one holder at a time, across all users, "
+        "and is free when the last process of its job has ended. A freed GPU goes to the user with the "
+        "least GPU time.",
         (
-            ("dibs gpus", "who has which GPU since when, and who waits"),
-            ("dibs lease CMD", "hold a GPU by hand: for a notebook, a debugger"),
-            ("dibs config max_gpus", "the most GPUs that your jobs use at once"),
-            ("dibs config keep_free", "GPUs that your jobs leave free for others"),
+            ("dibs gpus", "who holds which GPU, since when, and who is waiting"),
+            ("dibs lease CMD", "lease a GPU for interactive use: a notebook, a debugger"),
+            ("dibs config max_gpus", "maximum number of GPUs your jobs use at a time"),
+            ("dibs config keep_free", "number of GPUs your jobs leave free for others"),
         ),
-        "Who starts a program without dibs is not stopped, but shown. More: docs/sharing.md, docs/admin.md",
+        "A program started without `dibs` is shown, not stopped. More: docs/sharing.md, docs/admin.md",
     ),
     "gpus": Topic(
-        "asking for GPUs, or for none",
+        "requesting GPUs, or none",
         (
-            ("-g 2", "two GPUs; the default is one, on a machine without any none"),
+            ("-g 2", "two GPUs; default: one, or none on a machine without GPUs"),
             ("-g 0", "no GPU"),
-            ("-g 2:a100", "two whose name has a100 in it"),
+            ("-g 2:a100", "two GPUs with a100 in their name"),
             ("--gpu-type GLOB", "the same, as a pattern"),
             ("--gpu-ids 0,2", "exactly these, by index or UUID"),
-            ("-g 1 --gpu-ids 0,2", "one of these, whichever is free first"),
-            ("--prefer 1,3", "these first, if they are free"),
+            ("-g 1 --gpu-ids 0,2", "one of these, the first that is free"),
+            ("--prefer 1,3", "these, if they are free"),
         ),
-        "DIBS_DEVICES=0,1 (or the setting devices) keeps dibs to some GPUs; DIBS_DEVICES=fake:4 pretends to have "
-        "four. Change it: dibs config set devices 0,1; dibs daemon restart.",
+        "DIBS_DEVICES=0,1 (or the setting devices) restricts dibs to some GPUs; DIBS_DEVICES=fake:4 makes four "
+        "pretend GPUs. To change it: dibs config set devices 0,1; dibs daemon restart.",
+    ),
+    "agents": Topic(
+        "for coding agents and scripts",
+        "Run GPU work through dibs, never beside it: other people's jobs share these GPUs.",
+        AGENTS,
+        "Wait with `dibs wait`, never with sleep in a loop: it returns the moment the job ends. Data is on stdout, "
+        "hints and errors on stderr; `--json` prints one document, `-q` ids only. An error is one line with the next "
+        "step.",
+        "Tag your jobs (`--tag agent`) and select by that tag; do not touch jobs that you did not submit. Give every "
+        "job a time limit (`-t`). A job outlives your shell and your session: note its id, come back later.",
+        "Exit codes: 2 wrong usage, 3 no such job, 4 not allowed, 5 no daemon, 69 impossible here, 75 cannot start now "
+        "(`--no-wait`). In Python: `import dibs`, docs/python.md. More: docs/agents.md, `dibs help add`",
     ),
     "slurm": Topic(
-        "what Slurm's commands are here",
+        "Slurm commands and what to type instead",
         SLURM,
-        "One machine, no partitions, no accounts. More: docs/coming-from.md",
+        "There are no partitions and no accounts. More: docs/coming-from.md",
     ),
     "pueue": Topic(
-        "what pueue's commands are here",
+        "pueue commands and what to type instead",
         PUEUE,
-        "There are no groups: -j bounds a batch, GPUs bound the rest. More: docs/coming-from.md",
+        "Concurrency is limited by -j per batch, and by GPUs. More: docs/coming-from.md",
     ),
     "templates": Topic(
-        "names in braces in output paths",
-        "In `--output` and `--stderr` these are replaced when the job starts:",
+        "placeholders in output paths",
+        "Replaced in `--output` and `--stderr` when the job starts:",
         (
             ("{id}", "the job's id"),
             ("{name}", "its name, with _ for each /"),
-            ("{project}", "its project, likewise"),
-            ("{index}", "its number in an array, 0 if it stands alone; {index:03} is padded"),
+            ("{project}", "its project, with _ for each /"),
+            ("{index}", "its index in an array, else 0; {index:03} is padded"),
             ("{attempt}", "1, 2, ...: the attempt"),
             ("{array}", "the id of the first job of its array"),
         ),
         "Example: dibs add -o 'logs/{name}-{id}.txt' python train.py",
     ),
     "config": Topic(
-        "settings, and where they come from",
-        "A value comes from the last of these that has one: the default, /etc/dibs/config.toml, your own "
+        "settings and their sources",
+        "Later sources override earlier ones: the default, /etc/dibs/config.toml, your own "
         "config.toml (in $XDG_CONFIG_HOME/dibs or ~/.config/dibs; $DIBS_CONFIG names another), the environment, an "
         "option.",
-        tuple((setting.name, setting.meaning) for setting in settings.SETTINGS),
-        "`dibs config` shows the values; `dibs config set NAME VALUE` changes one, at once where the daemon can.",
+        # The first sentence; `dibs config` prints all.
+        tuple((setting.name, f"{setting.meaning.partition('. ')[0].rstrip('.')}.") for setting in settings.SETTINGS),
+        "`dibs config` shows the values; `dibs config set NAME VALUE` changes one, at once where possible.",
     ),
 }

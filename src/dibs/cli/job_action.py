@@ -53,6 +53,6 @@ def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] =
         why = left["why"].removeprefix(f"it is {left['state']}: ")
         print(safe_text.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
     if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
-        print(f"{more} more are as they were", file=sys.stderr)
+        print(f"{more} more are unchanged", file=sys.stderr)
     if note := acted.get("note"):
         screen.say(f"{safe_text.clean(note)}.")

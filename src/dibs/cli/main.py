@@ -20,18 +20,23 @@ from dibs.submission import options
 
 #: Every verb in the order of `dibs --help`; its module in `cli.verbs` has the same name.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Submit": ("add", "run", "map", "pipe", "lease", "import"),
-    "Watch": ("status", "show", "why", "log", "follow", "wait"),
-    "Control": ("cancel", "kill", "retry", "hold", "unhold", "pause", "resume", "move", "edit", "clean"),
+    "Submit": ("add", "run", "map", "pipe", "lease", "reserve", "import"),
+    "Watch": ("status", "top", "show", "why", "log", "follow", "wait"),
+    "Control": ("cancel", "kill", "retry", "hold", "unhold", "pause", "resume", "move", "edit", "group", "clean"),
     "Sweeps": ("sweep", "results", "report"),
-    "Machine": ("gpus", "daemon", "web", "doctor", "machine", "config", "completion", "version", "help"),
+    "Machine": (
+        *("gpus", "usage", "engines", "sbatch-script", "daemon", "web", "doctor", "machine", "simulate", "config"),
+        *("completion", "version", "help"),
+    ),
 }
+#: Verbs about the rules that people share a machine by; their modules have a package of their own.
+LAB = ("group", "reserve", "usage")
 VERBS = tuple(verb for group in GROUPS.values() for verb in group)
 ALIASES = {"submit": "add", "enqueue": "unhold"}
 #: Verbs of other tools: the error suggests our verb, nothing is run.
 HABITS = {
     "ls": "status", "list": "status", "ps": "status", "queue": "status", "squeue": "status", "jobs": "status",
-    "top": "status -w", "watch": "status -w", "history": "status all", "check": "doctor", "settings": "config",
+    "htop": "top", "watch": "top", "history": "status all", "check": "doctor", "settings": "config",
     "set": "config", "man": "help",
     "metric": "report", "metrics": "report", "completions": "completion",
     "logs": "log", "tail": "log", "output": "log", "cat": "log", "info": "show", "attach": "follow",
@@ -115,9 +120,9 @@ def explain(error: BaseException, is_debug: bool = False) -> int:
             return CLOSED_PIPE
         case OSError():
             about = f" ({error.filename})" if error.filename else ""
-            return _say(f"the system refused: {error.strerror or error}{about}.", BUG)
+            return _say(f"system error: {error.strerror or error}{about}.", BUG)
         case _:
-            where = "" if is_debug else " --debug shows where."
+            where = "" if is_debug else " Run with --debug for a traceback."
             return _say(f"this is a bug: {type(error).__name__}: {error}.{where}", BUG)
 
 
@@ -142,8 +147,10 @@ def load(name: str, rest: Sequence[str] = ()) -> Verb:
     """Import the module of a verb; for an unknown word, suggest the nearest verb, or `add` before a command."""
     if name not in VERBS:
         raise UserError(f'there is no verb "{options.shown(name)}".', _suggest(name, rest))
-    # `import` is a Python keyword and cannot name a module.
-    return cast("Verb", import_module(f"dibs.cli.verbs.{'import_' if name == 'import' else name}"))
+    # `import` is a Python keyword, and neither it nor a name with a hyphen can name a module.
+    module = "import_" if name == "import" else name.replace("-", "_")
+    module = f"lab.{module}" if name in LAB else module
+    return cast("Verb", import_module(f"dibs.cli.verbs.{module}"))
 
 
 def takes_command(verb: Verb) -> bool:

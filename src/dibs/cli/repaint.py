@@ -30,7 +30,7 @@ def _read_seconds(text: str) -> float:
 
 
 WATCH = Option(
-    ("-w", "--watch"), "Show it again and again, every 2 seconds or as said (-w5); Ctrl-C ends it.",
+    ("-w", "--watch"), "Refresh every 2 seconds, or every N with -wN; stop with Ctrl-C.",
     Kind("seconds such as 2 or 0.5", _read_seconds), "[=SECONDS]", is_bare=True,
 )  # fmt: skip
 

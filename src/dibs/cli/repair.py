@@ -13,9 +13,9 @@ from pathlib import Path
 
 from dibs.cli import screen
 from dibs.cli.verbs import daemon
-from dibs.client import queries
+from dibs.client import daemon_process, queries
 from dibs.client.connection import Client
-from dibs.daemon.main import HomeLock
+from dibs.daemon.state_folder import HomeLock
 from dibs.engines.job_files import JobFiles
 from dibs.errors import MachineError, UserError
 from dibs.jobqueue.turns import RESTORED
@@ -33,7 +33,7 @@ def main(queue: Client, *, is_agreed: bool) -> int:
     if not queue.home.exists() or (why := _trouble(queue, path)) is None:
         print("nothing to repair")
         return 0
-    if queries.identity(queue) is not None or queries.deaf(queue) is not None:
+    if queries.identity(queue) is not None or daemon_process.lock_holder(queue.home) is not None:
         daemon.stop(queue, Args())
     lock = HomeLock(queue.home)
     try:
@@ -48,7 +48,7 @@ def main(queue: Client, *, is_agreed: bool) -> int:
     finally:
         os.close(lock.fd)
     if aside is not None:
-        print(f"what was there is now in {aside}")
+        print(f"the previous files are now in {aside}")
     queue.start()
     with contextlib.closing(Reader.open(path)) as reader:
         print(reader.fact(RESTORED) or f"restored {sum(reader.counts().values())} jobs")
@@ -58,11 +58,11 @@ def main(queue: Client, *, is_agreed: bool) -> int:
 def _trouble(queue: Client, path: Path) -> str | None:
     """Return what is wrong with the database; None if nothing is."""
     if copies.saved(path).exists():
-        return f"{path} was deleted or replaced while it was used"
+        return f"{path} was deleted or replaced while in use"
     files = JobFiles(queue.home, queue.home)
     if why := custody.missing(path, marker.read(queue.home), files.highest_id()):
         return why
-    if not path.exists() or queries.deaf(queue) is not None:
+    if not path.exists() or daemon_process.lock_holder(queue.home) is not None:
         # There never was a queue, or a daemon uses it.
         return None
     try:
@@ -77,7 +77,7 @@ def _trouble(queue: Client, path: Path) -> str | None:
 def _is_wanted(why: str, copy: Glance | None) -> bool:
     screen.say(why)
     if copy is None:
-        text = "make a new queue, with what the folders of the jobs tell?"
+        text = "create a new queue from the job folders?"
     else:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.path.stat().st_mtime))
         text = f"restore {copy.jobs} jobs from {copy.path} ({made}), and newer ones from their folders?"

@@ -6,18 +6,16 @@ There may be a million runs. Memory holds only their offsets in the file and the
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dibs.client import connection
+from dibs.client import connection, queries
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Run
-
-#: Runs per answer of the daemon.
-PART = 5000
 
 #: A run as the daemon sent it.
 SentRun = dict[str, Any]
@@ -33,6 +31,9 @@ class Spool:
         self._offsets = array("Q")
         self._indices = array("Q")
         self._keys = array("d")
+        self._least = math.inf
+        #: The index of the best run that is done; None if none has the metric.
+        self.winner: int | None = None
         #: The names of all metrics, in order of first appearance.
         self.names: dict[str, None] = {}
 
@@ -44,18 +45,17 @@ class Spool:
 
     def fetch(self, queue: connection.Client, sweep_id: int) -> None:
         """Fetch all runs of a sweep from the daemon."""
-        after: str | None = ""
-        while after is not None:
-            answer = queue.get(f"/v1/sweeps/{sweep_id}/results", [("most", str(PART)), ("after", after)])
-            for run in answer["runs"]:
-                self.add(run)
-            after = answer["next"]
+        for run in queries.runs(queue, sweep_id):
+            self.add(run)
 
     def add(self, run: SentRun) -> None:
         """Store one run."""
         self._offsets.append(self._file.tell())
         self._indices.append(run["index"])
-        self._keys.append(ranking.key(run["numbers"].get(self._metric), self._goal))
+        key = ranking.key(run["numbers"].get(self._metric), self._goal)
+        self._keys.append(key)
+        if run["state"] == "done" and key < self._least:
+            self._least, self.winner = key, run["index"]
         self.names.update(dict.fromkeys(run["numbers"]))
         self._file.write(json.dumps(run).encode() + b"\n")
 
@@ -87,4 +87,4 @@ class SelectedRuns:
 
     def __iter__(self) -> Iterator[Run]:
         for run in self.as_sent():
-            yield Run(run["params"], run["state"], run["numbers"], run["job"], run["index"])
+            yield Run(run["params"], run["state"], run["numbers"], run["job"], run["index"], run.get("cause"))

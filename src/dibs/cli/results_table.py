@@ -13,9 +13,11 @@ from typing import Any, TextIO
 
 from dibs.cli import screen
 from dibs.cli.screen import Column, Screen
+from dibs.model.jobs import Cause
 from dibs.sweeps import values
 from dibs.sweeps.ranking import Group, Run
 
+STOPPED_EARLY = "stopped early"
 #: Significant digits of a number for users; programs get all digits.
 DIGITS = 6
 
@@ -32,7 +34,10 @@ class Table:
 
 
 def of_runs(runs: Iterable[Run], metric: str | None) -> Table:
-    """Return one row per run: its job, parameters, state and numbers, with the metric first."""
+    """Return one row per run: its job, parameters, state and numbers, with the metric first.
+
+    The state of a run that a rule of its sweep stopped is "stopped early".
+    """
     parameters: dict[str, bool] = {}
     known: dict[str, None] = {}
     for run in runs:
@@ -44,10 +49,24 @@ def of_runs(runs: Iterable[Run], metric: str | None) -> Table:
     def rows() -> Iterator[Row]:
         for run in runs:
             named = (_or_empty(run.params.get(name)) for name in parameters)
-            yield [_or_empty(run.job), *named, run.state, *(run.numbers.get(name, "") for name in numbers)]
+            state = STOPPED_EARLY if run.cause == Cause.EARLY.value else run.state
+            yield [_or_empty(run.job), *named, state, *(run.numbers.get(name, "") for name in numbers)]
 
     is_number = [True, *parameters.values(), False, *(True for _ in numbers)]
     return Table(["job", *parameters, "state", *numbers], rows, is_number)
+
+
+def of_trials(runs: Iterable[Run], metric: str | None, winner: int | None, *, is_exact: bool) -> Table:
+    """Return the table of a search: that of its runs with the number of the trial, and unless exact the best marked."""
+    table = of_runs(runs, metric)
+
+    def rows() -> Iterator[Row]:
+        for run, row in zip(runs, table.rows(), strict=True):
+            mark = [] if is_exact else ["*" if run.index == winner else ""]
+            yield [run.index, *mark, *row]
+
+    head = ["trial"] if is_exact else ["trial", "best"]
+    return Table([*head, *table.titles], rows, [True, *([] if is_exact else [False]), *table.is_number])
 
 
 def of_sweeps(sweeps: Iterable[dict[str, Any]]) -> Table:

@@ -17,9 +17,10 @@ from dibs.client.answers import Group, Job, Jobs, Machine, Share
 from dibs.client.queries import Starts
 from dibs.logs import reports
 from dibs.model import selectors, units
+from dibs.model.jobs import LOCAL
 
-EMPTY = "No jobs yet. Queue one: dibs add python train.py"
-PAUSED = "the queue is paused: nothing new starts; dibs resume"
+EMPTY = "No jobs yet. Submit one: dibs add python train.py"
+PAUSED = "the queue is paused; dibs resume"
 #: In the order of display.
 UNFINISHED = ("running", "starting", "stopping", "paused", "queued", "held")
 #: The outcomes of a finished row with several: the first that it has is its state.
@@ -66,7 +67,7 @@ def paint(view: Screen, answer: Jobs, now: datetime, starts: Starts | None = Non
     waiting = sum(answer["counts"].get(word, 0) for word in job_state.WAITING)
     listed = sum(_tally(row).get(word, 0) for rows in shown[:2] for row in rows for word in job_state.WAITING)
     if waiting > listed:
-        lines.append(f"{waiting - listed:,} more wait: dibs status unfinished")
+        lines.append(f"{waiting - listed:,} more are waiting: dibs status unfinished")
     return "\n".join(lines)
 
 
@@ -103,6 +104,8 @@ def gpu_line(machine: Machine, names: dict[int, str]) -> str:
             who = screen.middle(device["user"], 24)
         elif device.get("reserved_for") is not None:
             who = f"reserved for job {device['reserved_for']}"
+        elif device.get("kept_by"):
+            who = f"free ({device['kept_by']} leaves it to others)"
         held.setdefault(who, []).append(device["index"])
     return " · ".join(
         f"{'' if place else 'GPU '}{selectors.ranges(indices)}: {who}"
@@ -129,14 +132,14 @@ def arrange(answer: Jobs, starts: Starts) -> tuple[list[Row], list[Row], list[Ro
     finished = sorted(
         (job for job in jobs if job_state.is_finished(job)), key=lambda job: (job["finished_at"] or "", job["id"])
     )
-    ordered = [*sorted(unfinished, key=lambda job: _turn(job, starts)), *reversed(finished)]
+    ordered = [*sorted(unfinished, key=lambda job: turn(job, starts)), *reversed(finished)]
     rows = fold(ordered, answer.get("groups", []))
     waiting = [row for row in rows if row.first["state"] in job_state.WAITING]
     over = [row for row in rows if job_state.is_finished(row.first)]
     return [row for row in rows if row not in waiting and row not in over], waiting, over
 
 
-def _turn(job: Job, starts: Starts) -> tuple[object, ...]:
+def turn(job: Job, starts: Starts) -> tuple[object, ...]:
     """Return the sort key: active jobs, then by expected start, priority and age; held jobs come last."""
     is_waiting = job["state"] in job_state.WAITING
     # Sorts after any time: the start is unknown.
@@ -190,12 +193,15 @@ def table(
     """
     first_with: dict[str, int] = {}
     notes = [[_note(row, first_with if is_brief else {}) for row in part] for part in parts]
+    # A queue without clusters needs no column that says so.
+    has_places = any(job.get("engine", LOCAL) != LOCAL for part in parts for row in part for job in row.jobs)
     has_notes = not view.is_terminal or any(note for part in notes for note in part)
     columns = [
         Column("ID", is_right=True),
         Column("NAME", least=8),
         Column("STATE", is_state=True),
         Column("GPU", least=3),
+        *([Column("WHERE")] if has_places else []),
         Column("TIME" if view.is_terminal else "SINCE", is_right=view.is_terminal),
         *([Column("REASON", least=16, is_sentence=True, most_lines=REASON_LINES)] if has_notes else []),
         Column("COMMAND", least=12),
@@ -205,9 +211,10 @@ def table(
         rows += [()] if rows and part else []
         for row, note in zip(part, own, strict=True):
             job = row.first
-            when = _when(job, now, starts or {}) if view.is_terminal else _moment(job)
+            shown = when(job, now, starts or {}) if view.is_terminal else _moment(job)
             reason = [note] if has_notes else []
-            rows.append((row.ids, _name(row), _word(row), _gpu(row), when, *reason, job["command"]))
+            place = [_place(row)] if has_places else []
+            rows.append((row.ids, _name(row), _word(row), _gpu(row), *place, shown, *reason, job["command"]))
     return screen.table(view, columns, rows)
 
 
@@ -252,6 +259,16 @@ def _summary(row: Row) -> str:
     return f"{counts}{f'; {waits}' if waits else ''}"
 
 
+def _place(row: Row) -> str:
+    """Return where the jobs of a row run: `local`, `lab:n2`, or several engines."""
+    names = dict.fromkeys(job.get("engine", LOCAL) for job in row.jobs)
+    if len(names) > 1:
+        return ", ".join(names)
+    nodes = {job.get("node") for job in row.jobs}
+    node = next(iter(nodes)) if len(nodes) == 1 else None
+    return f"{next(iter(names))}:{node}" if node else next(iter(names))
+
+
 def _gpu(row: Row) -> str:
     if not row.counts:
         return gpu_of(row.first)
@@ -269,7 +286,7 @@ def gpu_of(job: Job) -> str:
     return f"x{job['gpus']}" if job["gpus"] and job["state"] in job_state.WAITING else ""
 
 
-def _when(job: Job, now: datetime, starts: Starts) -> str:
+def when(job: Job, now: datetime, starts: Starts) -> str:
     """Return when a job is expected to start, if known, else its time."""
     if job["id"] not in starts or job["state"] not in job_state.WAITING:
         return time_of(job, now)

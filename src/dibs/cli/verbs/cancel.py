@@ -14,10 +14,10 @@ from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import settings
 
-SUMMARY = "Drop queued jobs, stop running ones with all their processes."
+SUMMARY = "Cancel queued jobs and stop running ones, with all their processes."
 USAGE = ("[OPTIONS] SELECTOR...",)
-GRACE = Option(("--grace",), "Time between TERM and KILL.", options.DURATION, "30s")
-WAIT: Option[bool] = Option(("--wait",), "Return when they have ended.")
+GRACE = Option(("--grace",), "Time between SIGTERM and SIGKILL.", options.DURATION, "30s")
+WAIT: Option[bool] = Option(("--wait",), "Wait until the jobs have ended.")
 OPTIONS: tuple[Option[object], ...] = (GRACE, options.YES, WAIT, options.QUIET, options.JSON)
 EXAMPLES = ("dibs cancel 12", "dibs cancel queued", "dibs cancel --grace 5m 12-20")
 
@@ -50,7 +50,7 @@ def _is_meant(queue: connection.Client, args: Args) -> bool:
     if len(running) < 2:
         return True
     few = queries.few([job["id"] for job in running])
-    return screen.confirm(f"end {len(running)} running jobs ({few})?")
+    return screen.confirm(f"stop {len(running)} running jobs ({few})?")
 
 
 def _ended(queue: connection.Client, acted: ActionResult) -> ActionResult:

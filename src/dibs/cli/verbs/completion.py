@@ -23,10 +23,10 @@ from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import paths, settings
 
-SUMMARY = "Print or install completion for bash, zsh or fish."
+SUMMARY = "Print or install shell completion for bash, zsh or fish."
 USAGE = ("[OPTIONS] bash|zsh|fish",)
-INSTALL: Option[bool] = Option(("--install",), "Write it to where the shell looks for it.")
-WORDS: Option[bool] = Option(("--words",), "Print what could be typed next: the scripts ask this.")
+INSTALL: Option[bool] = Option(("--install",), "Install it where the shell finds it.")
+WORDS: Option[bool] = Option(("--words",), "Print completion candidates; used by the shell scripts.")
 OPTIONS: tuple[Option[object], ...] = (INSTALL, WORDS)
 EXAMPLES = (
     "dibs completion bash --install",
@@ -40,9 +40,9 @@ PATIENCE_S = 0.5
 
 #: What to say after the installation for each shell.
 AFTERWARDS = {
-    "bash": "new shells have it, if the package bash-completion is there.",
+    "bash": "active in new shells, if the package bash-completion is installed.",
     "zsh": "put this into ~/.zshrc before compinit: fpath=({folder} $fpath)",
-    "fish": "new shells have it.",
+    "fish": "active in new shells.",
 }
 
 
@@ -52,8 +52,7 @@ def main(args: Args) -> None:
         print_words(args.words)
         return
     if len(args.words) != 1 or args.words[0] not in AFTERWARDS:
-        got = f'"{options.shown(" ".join(args.words))}"' if args.words else "nothing"
-        raise UserError(f"completion expected bash, zsh or fish, got {got}.")
+        raise UserError(f"completion expected bash, zsh or fish, got {options.quoted(args.words)}.")
     shell = args.words[0]
     if not args.has(INSTALL):
         print(script(shell), end="")

@@ -6,26 +6,31 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from dibs.cli import editor, screen
 from dibs.cli.screen import Column
 from dibs.client import connection, queries
+from dibs.client.answers import Reload
 from dibs.errors import UserError
 from dibs.model import suggestions
-from dibs.submission import options
+from dibs.submission import options, presets
 from dibs.submission.options import Args, Option
 from dibs.system import paths, settings
-from dibs.system.settings import Setting, Settings
+from dibs.system.configuration.presets import PRESETS, Preset
+from dibs.system.settings import Entry, Setting, Settings
 
-SUMMARY = "List the settings, or change one."
+SUMMARY = "List or change settings."
 USAGE = (
     "[--json] [SETTING]", "set SETTING VALUE [--machine]", "unset SETTING [--machine]", "edit [--machine]",
 )  # fmt: skip
-MACHINE: Option[bool] = Option(("--machine",), f"Change {settings.SITE_CONFIG}, for all users; needs root.")
+MACHINE: Option[bool] = Option(("--machine",), f"Change {settings.SITE_CONFIG} for all users (needs root).")
 OPTIONS: tuple[Option[object], ...] = (MACHINE, options.JSON)
 EXAMPLES = (
     "dibs config", "dibs config grace", "dibs config set max_gpus 2", "dibs config unset max_gpus",
-    "sudo dibs config set --machine keep_free 1", "dibs config --json | jq .grace.value",
+    "dibs config set engines.lab.kind slurm", "dibs config set presets.big.gpus 4",
+    "sudo dibs config set --machine keep_free 1",
+    "dibs config --json | jq .grace.value",
 )  # fmt: skip
 
 
@@ -38,9 +43,11 @@ def main(args: Args) -> None:
     if action in ACTIONS:
         expected = ACTIONS[action]
         if len(words) != len(expected):
-            raise UserError(f"config {action} expected {' and '.join(expected) or 'nothing'}, got {_got(words)}.")
+            raise UserError(
+                f"config {action} expected {' and '.join(expected) or 'nothing'}, got {options.quoted(words)}."
+            )
         if args.has(options.JSON):
-            raise UserError(f"config {action} has no option --json.")
+            raise UserError(f"config {action} does not take --json.")
         _change(args, action, *words)
         return
     if args.has(MACHINE):
@@ -52,43 +59,54 @@ def main(args: Args) -> None:
 ACTIONS: dict[str, tuple[str, ...]] = {"set": ("a setting", "a value"), "unset": ("a setting",), "edit": ()}
 
 
-def _got(words: list[str]) -> str:
-    return f'"{options.shown(" ".join(words))}"' if words else "nothing"
-
-
 # -- change ----------------------------------------------------------------------------------------------------
 
 
 def _change(args: Args, action: str, name: str = "", value: str = "") -> None:
     # Imported late: most calls only list.
-    from dibs.system import settings_file
+    from dibs.system.configuration import file as settings_file
 
     path = settings.SITE_CONFIG if args.has(MACHINE) else paths.config_file(os.environ)
     if path is None:
-        raise UserError("you have no home folder, so there is no file for your settings.", "Set HOME or DIBS_CONFIG.")
+        raise UserError("you have no home folder, so there is no place for your settings.", "Set HOME or DIBS_CONFIG.")
     if action == "edit":
         _edit(path)
         return
     setting = _find(name)
     if action == "set":
+        _check_preset(setting, value)
         settings_file.set_value(path, setting, value, os.environ)
     elif not settings_file.unset(path, setting, os.environ):
         screen.say(f"{path} does not set {setting.name}; nothing was changed.")
         return
     now = settings.load(os.environ)
-    screen.say(f"{setting.name} is {written(setting, now) or 'empty'} ({now.sources[setting.name]}).")
-    if action == "set" and now.sources[setting.name] != str(path):
-        screen.say(f"{path} was changed, but {now.sources[setting.name]} overrides it here.")
+    source = _source(setting, now)
+    screen.say(f"{setting.name} is {settings.value_of(now, setting) or 'empty'} ({source}).")
+    if action == "set" and source != str(path):
+        screen.say(f"{path} was changed, but {source} overrides it here.")
     _tell_daemon()
 
 
+def _check_preset(setting: Setting | Entry, text: str) -> None:
+    """Refuse a value of a preset that its option would refuse."""
+    if isinstance(setting, Entry) and setting.table is PRESETS:
+        words = setting.key.kind.check(setting.key.kind.from_text(text), os.environ)
+        if words is not None:
+            presets.read_option(setting.of, setting.key.name, cast("tuple[str, ...]", words))
+
+
 def _edit(path: Path) -> None:
-    from dibs.system import settings_file
+    from dibs.system.configuration import file as settings_file
 
     before = settings.text_of(path, is_required=False) or ""
 
     def keep(data: bytes) -> bool:
-        settings_file.replace(path, settings.decode(path, data), os.environ)
+        text = settings.decode(path, data)
+        for preset in cast(
+            "dict[str, Preset]", settings.check_text(path, text, os.environ).get(PRESETS.name, {})
+        ).values():
+            presets.read(preset)
+        settings_file.replace(path, text, os.environ)
         return data != before.encode()
 
     if editor.edit(before, "dibs-config-", keep, "Change one setting: dibs config set NAME VALUE"):
@@ -102,8 +120,8 @@ def _tell_daemon() -> None:
     queue = connection.connect(os.environ)
     if queries.identity(queue) is None:
         return
-    waiting = queries.reload_settings(queue)
-    if waiting:
+    answer: Reload = queue.post("/v1/settings/reload", {})
+    if waiting := answer["needs_restart"]:
         screen.say(f"{', '.join(waiting)}: takes effect after `dibs daemon restart`; running jobs are not affected.")
 
 
@@ -113,21 +131,29 @@ def _tell_daemon() -> None:
 def _list(args: Args) -> None:
     if len(args.words) > 1:
         raise UserError(
-            f"config expected one setting, got {_got(list(args.words))}.",
+            f"config expected one setting, got {options.quoted(args.words)}.",
             f"To change it: dibs config set {options.shown(' '.join(args.words))}",
         )
-    chosen = [_find(word) for word in args.words] or list(settings.SETTINGS)
     values = settings.load(os.environ)
+    for preset in values.presets.values():
+        presets.read(preset)
+    chosen = [_find(word) for word in args.words] or _all(values)
     if args.has(options.JSON):
         described = {setting.name: _described(setting, values) for setting in chosen}
         screen.print_json(described[chosen[0].name] if args.words else described)
     elif args.words:
-        print(screen.clean(written(chosen[0], values)))
+        print(screen.clean(settings.value_of(values, chosen[0])))
     else:
         _print_all(args, values)
 
 
-def _find(word: str) -> Setting:
+def _all(values: Settings) -> list[Setting | Entry]:
+    return [*settings.SETTINGS, *settings.entries(values)]
+
+
+def _find(word: str) -> Setting | Entry:
+    if (found_entry := settings.entry(word)) is not None:
+        return found_entry
     known = {setting.name: setting for setting in settings.SETTINGS}
     # A setting can also be named by its variable.
     known_by_variable = {setting.variable: setting for setting in settings.SETTINGS}
@@ -137,17 +163,17 @@ def _find(word: str) -> Setting:
     raise UserError(f'there is no setting "{options.shown(word)}".', hint)
 
 
-def written(setting: Setting, values: Settings) -> str:
-    """Return the value of a setting as a user would write it."""
-    return settings.written(getattr(values, setting.name))
+def _source(setting: Setting | Entry, values: Settings) -> str:
+    # Those of a table come together.
+    return values.sources.get(".".join(setting.keys[:2]), "default")
 
 
-def _described(setting: Setting, values: Settings) -> dict[str, object]:
+def _described(setting: Setting | Entry, values: Settings) -> dict[str, object]:
     return {
-        "value": written(setting, values),
-        "source": values.sources[setting.name],
-        "default": setting.default,
-        "variable": setting.variable,
+        "value": settings.value_of(values, setting),
+        "source": _source(setting, values),
+        "default": "" if isinstance(setting, Entry) else setting.default,
+        "variable": None if isinstance(setting, Entry) else setting.variable,
         "meaning": setting.meaning,
     }
 
@@ -160,7 +186,7 @@ def _print_all(args: Args, values: Settings) -> None:
         Column("SOURCE", least=8),
         Column("MEANING", least=24, is_sentence=True),
     )
-    rows = [(s.name, written(s, values), values.sources[s.name], s.meaning) for s in settings.SETTINGS]
+    rows = [(s.name, settings.value_of(values, s), _source(s, values), s.meaning) for s in _all(values)]
     print(screen.table(view, columns, rows))
     if view.is_terminal:
         own = paths.config_file(os.environ)

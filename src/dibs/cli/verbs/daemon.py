@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from dibs.cli import screen
 from dibs.client import answers, connection, daemon_process, queries
@@ -16,25 +17,20 @@ from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import paths
 
-SUMMARY = "Start, stop or look at the daemon; jobs run on without it."
+SUMMARY = "Start, stop or inspect the daemon. Jobs keep running without it."
 USAGE = (
     "start [--foreground]", "stop [--drain | --force]", "restart [--drain | --force]", "status [--json]",
     "install [--print]", "uninstall",
 )  # fmt: skip
-FOREGROUND: Option[bool] = Option(("--foreground",), "Stay in this terminal, with its environment (start).")
-DRAIN: Option[bool] = Option(("--drain",), "Start nothing new, and wait for running jobs first (stop, restart).")
-FORCE: Option[bool] = Option(("--force",), "Kill a daemon that does not answer; jobs run on (stop, restart).")
-PRINT: Option[bool] = Option(("--print",), "Only show what would be written (install).")
+FOREGROUND: Option[bool] = Option(("--foreground",), "Run in the foreground, in this environment (start).")
+DRAIN: Option[bool] = Option(("--drain",), "Start no new jobs and wait for running ones first (stop, restart).")
+FORCE: Option[bool] = Option(("--force",), "Kill a daemon that does not respond; jobs keep running (stop, restart).")
+PRINT: Option[bool] = Option(("--print",), "Only print what would be installed (install).")
 OPTIONS: tuple[Option[object], ...] = (FOREGROUND, DRAIN, FORCE, PRINT, options.JSON)
 EXAMPLES = (
     "dibs daemon status", "CUDA_VISIBLE_DEVICES=0,1 dibs daemon start", "dibs daemon stop --drain",
     "dibs daemon install",
 )  # fmt: skip
-#: The options of each action.
-OPTIONS_OF = {
-    "start": (FOREGROUND,), "stop": (DRAIN, FORCE), "restart": (DRAIN, FORCE), "status": (options.JSON,),
-    "install": (PRINT,), "uninstall": (),
-}  # fmt: skip
 
 #: Seconds that --force leaves a daemon to answer.
 FORCE_AFTER_S = 2.0
@@ -49,12 +45,13 @@ NOT_RUNNING = 5
 def main(args: Args) -> int:
     """Run the action that follows `daemon`."""
     word = options.action_of(args, "daemon", ACTIONS)
-    for option in (FOREGROUND, DRAIN, FORCE, PRINT, options.JSON):
-        if args.has(option) and option not in OPTIONS_OF[word]:
+    action, fitting = ACTIONS[word]
+    for option in OPTIONS:
+        if args.has(option) and option not in fitting:
             raise UserError(f"daemon {word} has no option {option.names[-1]}.")
     if args.has(DRAIN) and args.has(FORCE):
         raise UserError("expected --drain or --force, got both.")
-    return ACTIONS[word](connection.connect(os.environ), args)
+    return action(connection.connect(os.environ), args)
 
 
 def start(queue: Client, args: Args) -> int:
@@ -62,8 +59,8 @@ def start(queue: Client, args: Args) -> int:
     running = queries.identity(queue)
     if running is not None:
         if args.has(FOREGROUND):
-            raise UserError(f"a daemon runs already (pid {running['pid']}).", "Stop it: dibs daemon stop.")
-        print(f"running already (pid {running['pid']})")
+            raise UserError(f"a daemon is already running (pid {running['pid']}).", "Stop it: dibs daemon stop.")
+        print(f"already running (pid {running['pid']})")
         return 0
     if args.has(FOREGROUND):
         queue.prepare_home()
@@ -73,7 +70,7 @@ def start(queue: Client, args: Args) -> int:
     queue.start({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     running = queries.identity(queue)
     if running is None:
-        raise NoDaemon("the daemon ended as soon as it had started.", f"Its log is {paths.daemon_log(queue.home)}.")
+        raise NoDaemon("the daemon exited immediately after it started.", f"Its log is {paths.daemon_log(queue.home)}.")
     print(f"started (pid {running['pid']})")
     return 0
 
@@ -83,10 +80,10 @@ def stop(queue: Client, args: Args) -> int:
     if args.has(FORCE) and not _answers(queue):
         with queue.start_lock():
             pid = daemon_process.replace(queue.home, STOP_FOR_S)
-        print("not running" if pid is None else f"killed (pid {pid}); running jobs go on")
+        print("not running" if pid is None else f"killed (pid {pid}); running jobs continue")
         return 0
     running = queries.identity(queue)
-    pid = running["pid"] if running else queries.deaf(queue)
+    pid = running["pid"] if running else daemon_process.lock_holder(queue.home)
     if pid is None:
         print("not running")
         return 0
@@ -97,7 +94,7 @@ def stop(queue: Client, args: Args) -> int:
     else:
         queue.post("/v1/daemon/stop", {})
     _wait_until_gone(queue, pid)
-    print("stopped; nothing runs" if args.has(DRAIN) else "stopped; running jobs go on")
+    print("stopped; no jobs are running" if args.has(DRAIN) else "stopped; running jobs continue")
     return 0
 
 
@@ -123,7 +120,7 @@ def _drain(queue: Client) -> None:
             time.sleep(DRAIN_EVERY_S)
     except KeyboardInterrupt:
         queue.post("/v1/daemon/stop", {"drain": False})
-        screen.say("the daemon stays, and starts jobs again.")
+        screen.say("the daemon keeps running and starts jobs again.")
         raise
     finally:
         queue.may_start = True
@@ -145,11 +142,8 @@ def _under_way(queue: Client) -> list[str] | None:
 
 def _wait_until_gone(queue: Client, pid: int) -> None:
     """Wait until the daemon's lock is free. Only check it: taking it would block the next daemon."""
-    from dibs.system import locks
-
-    lock = locks.key_of(str(paths.daemon_lock(queue.home)))
     until = time.monotonic() + STOP_FOR_S
-    while lock in locks.flocked():
+    while daemon_process.lockers(queue.home):
         if time.monotonic() > until:
             text = f"the daemon (pid {pid}) did not end within {STOP_FOR_S:.0f} s."
             raise MachineError(text, f"Its log is {paths.daemon_log(queue.home)}.")
@@ -170,7 +164,7 @@ def status(queue: Client, args: Args) -> int:
         return _tell_unresponsive(queue, args, error)
     if args.has(options.JSON):
         screen.print_json(running or {"running": False, "socket": str(queue.socket_path)})
-    elif running is None and (pid := queries.deaf(queue)) is not None:
+    elif running is None and (pid := daemon_process.lock_holder(queue.home)) is not None:
         print(f"running (pid {pid}), but its socket is gone: dibs daemon restart")
     elif running is None:
         print("not running; it starts with the first command that needs it")
@@ -217,6 +211,8 @@ def uninstall(queue: Client, args: Args) -> int:
     return 0
 
 
-ACTIONS = {
-    "start": start, "stop": stop, "restart": restart, "status": status, "install": install, "uninstall": uninstall,
+#: The actions, and the options of each.
+ACTIONS: dict[str, tuple[Callable[[Client, Args], int], tuple[Option[object], ...]]] = {
+    "start": (start, (FOREGROUND,)), "stop": (stop, (DRAIN, FORCE)), "restart": (restart, (DRAIN, FORCE)),
+    "status": (status, (options.JSON,)), "install": (install, (PRINT,)), "uninstall": (uninstall, ()),
 }  # fmt: skip

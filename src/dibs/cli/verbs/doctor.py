@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
+import socket
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from dibs.cli import screen
 from dibs.cli.screen import Screen
-from dibs.client import connection, doctor
+from dibs.client import connection, doctor, safe_text
 from dibs.client.doctor import Finding
+from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
+from dibs.system import settings, users
+from dibs.version import __version__
 
-SUMMARY = "Check driver, folders, leases, daemon, logout, reboot and disk; say what to do."
+SUMMARY = "Check the installation and suggest fixes: driver, folders, leases, daemon, disk."
 USAGE = ("[OPTIONS]",)
-REPAIR: Option[bool] = Option(("--repair",), "Restore a lost or damaged queue from a copy and the jobs' folders.")
-OPTIONS: tuple[Option[object], ...] = (REPAIR, options.YES, options.JSON)
-EXAMPLES = ("dibs doctor", "dibs doctor --repair", "dibs doctor --json | jq '.findings[] | select(.level != \"ok\")'")
+REPAIR: Option[bool] = Option(("--repair",), "Restore a lost or damaged queue from backups and job folders.")
+REPORT: Option[bool] = Option(("--report",), "Print a text for a bug report, without names, commands and secrets.")
+OPTIONS: tuple[Option[object], ...] = (REPAIR, REPORT, options.YES, options.JSON)
+EXAMPLES = (
+    "dibs doctor", "dibs doctor --repair", "dibs doctor --report",
+    "dibs doctor --json | jq '.findings[] | select(.level != \"ok\")'",
+)  # fmt: skip
 
+#: Settings whose value is the user's own text: only whether they are set is reported.
+PRIVATE = {"notify", "web_names", "env_exclude"}
 STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.PROBLEM: "red"}
 
 
@@ -30,7 +44,9 @@ def main(args: Args) -> int:
         return repair.main(connection.connect(os.environ), is_agreed=args.has(options.YES))
     found = doctor.run(os.environ)
     has_problem = any(finding.level == doctor.PROBLEM for finding in found)
-    if args.has(options.JSON):
+    if args.has(REPORT):
+        sys.stdout.write(report(os.environ, found))
+    elif args.has(options.JSON):
         rows = [{"check": f.check, "level": f.level, "text": f.text, "fix": f.fix} for f in found]
         screen.print_json({"ok": not has_problem, "findings": rows})
     else:
@@ -49,3 +65,49 @@ def line(view: Screen, finding: Finding) -> str:
         return text
     indent = " " * len(head)
     return f"{text}\n{screen.wrapped(view, screen.clean(f'{indent}-> {finding.fix}'), f'{indent}   ')}"
+
+
+def report(environ: Mapping[str, str], found: Sequence[Finding]) -> str:
+    """Return a bug report as Markdown: what it needs, without names, paths of a home, commands or secrets."""
+    lines = [
+        f"dibs {__version__}, Python {platform.python_version()} ({Path(sys.executable).name})",
+        f"{_distribution()}, Linux {platform.release()} {platform.machine()}",
+        "",
+        "| check | level | finding |",
+        "|---|---|---|",
+        *(f"| {each.check} | {each.level} | {safe_text.clean(each.text)} |" for each in found),
+        "",
+        "Settings that are not at their defaults:",
+        "",
+        *(_settings(environ) or ["none"]),
+    ]
+    host = socket.gethostname()
+    names = {users.own(): "USER", host: "HOST", host.split(".")[0]: "HOST"}
+    return hidden("\n".join(lines), environ.get("HOME") or os.path.expanduser("~"), names) + "\n"
+
+
+def hidden(text: str, home: str, names: Mapping[str, str]) -> str:
+    """Replace the home folder, the names given, and the id of the machine by general words."""
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    for name, word in names.items():
+        # Very short names would hit ordinary words; root is no secret.
+        if name != "root" and len(name) > 2:
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", word, text)
+    return re.sub(r"\b[0-9a-f]{32}\b", "MACHINE", text)
+
+
+def _settings(environ: Mapping[str, str]) -> list[str]:
+    try:
+        values = settings.load(environ)
+    except UserError as error:
+        return [error.line()]
+    changed = [each.name for each in settings.SETTINGS if values.sources.get(each.name, "default") != "default"]
+    return [f"- {name} = {'(set)' if name in PRIVATE else settings.written(getattr(values, name))}" for name in changed]
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "unknown distribution")
+    except OSError:
+        return "unknown distribution"

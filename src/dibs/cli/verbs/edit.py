@@ -20,11 +20,11 @@ from dibs.submission import drafts, job_options, options
 from dibs.submission.options import Args, Option
 from dibs.system import commands
 
-SUMMARY = "Change waiting jobs by the options of add, or one of them in your editor."
+SUMMARY = "Change waiting jobs, with the options of add or in your editor."
 USAGE = ("[OPTIONS] SELECTOR...",)
-COMMAND = Option(("--command",), "Run this instead, as one string.", options.TEXT, '"COMMAND"')
+COMMAND = Option(("--command",), "New command, as one string.", options.TEXT, '"COMMAND"')
 UNSET = Option(
-    ("--unset",), "Go back to the default of an option: its long name without dashes.", options.TEXT, "NAME",
+    ("--unset",), "Reset an option to its default; give its long name without dashes.", options.TEXT, "NAME",
     is_repeatable=True,
 )  # fmt: skip
 EXAMPLES = (
@@ -109,6 +109,7 @@ def text_fields(job: WholeJob) -> dict[str, object]:
         "cwd": job["cwd"],
         "name": job["name"],
         "project": job["project"],
+        "group": job["group"],
         "priority": job["priority"],
         **({"gpus": job["gpus"]} if not wanted["gpu_ids"] or len(wanted["gpu_ids"]) != job["gpus"] else {}),
         **({"gpu_ids": wanted["gpu_ids"]} if wanted["gpu_ids"] else {}),

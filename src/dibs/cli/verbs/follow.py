@@ -8,7 +8,7 @@ from dibs.cli.verbs import log
 from dibs.client import connection, queries
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Print a job's output to its end; exit with the job's code."
+SUMMARY = "Follow a job's output until it ends; exit with the job's code."
 USAGE = ("[OPTIONS] SELECTOR",)
 OPTIONS: tuple[Option[object], ...] = (log.LINES,)
 EXAMPLES = ("dibs follow 12", "dibs follow -n 20 @")

@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from datetime import datetime
-from typing import TypedDict
 from urllib.parse import quote
 
 from dibs.cli import repaint, screen
 from dibs.cli.screen import Column, Screen
 from dibs.client import connection, stand_in
-from dibs.client.answers import Gpu, Gpus, Holder
+from dibs.client.answers import DrainState, Gpu, Gpus, Holder
 from dibs.errors import NotFound, UserError
 from dibs.model import devices, units
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "List every GPU and who holds it, other users included."
+SUMMARY = "List all GPUs and their holders, including other users."
 USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")
-REASON = Option(("--reason",), "Why it is drained, for whoever asks.", options.TEXT, "TEXT")
+REASON = Option(("--reason",), "Reason shown to other users.", options.TEXT, "TEXT")
 OPTIONS: tuple[Option[object], ...] = (REASON, repaint.WATCH, options.JSON)
 EXAMPLES = (
     "dibs gpus",
@@ -38,14 +37,6 @@ WIDE = 100
 
 #: Shown instead of `free`.
 RESERVED = "reserved"
-
-
-class Drained(TypedDict):
-    """The answer to `drain` and `undrain`."""
-
-    id: str
-    index: int
-    drained: str | None
 
 
 def main(args: Args) -> int:
@@ -70,19 +61,21 @@ def main(args: Args) -> int:
         if text:
             print(screen.clean(text), file=sys.stderr)
     if not answer["gpus"]:
-        print("This machine shows no GPU. Jobs without one run; pretend ones: DIBS_DEVICES=fake:4", file=sys.stderr)
+        print(
+            "No GPUs on this machine. Jobs without GPUs still run. Pretend GPUs: DIBS_DEVICES=fake:4", file=sys.stderr
+        )
         return 0
     print(table(view, answer["gpus"], screen.now()))
     for waiter in answer["waiters"]:
         vram = waiter.get("vram")
         share = f" with {units.format_size(vram)} each" if vram else ""
-        print(screen.clean(f"{waiter['user']} waits for {waiter['gpus']}{share}"), file=sys.stderr)
+        print(screen.clean(f"{waiter['user']} is waiting for {waiter['gpus']}{share}"), file=sys.stderr)
     return 0
 
 
 def _picture(queue: connection.Client, args: Args) -> str:
     answer: Gpus = queue.get("/v1/gpus")
-    waits = [screen.clean(f"{waiter['user']} waits for {waiter['gpus']}") for waiter in answer["waiters"]]
+    waits = [screen.clean(f"{waiter['user']} is waiting for {waiter['gpus']}") for waiter in answer["waiters"]]
     problem = [screen.clean(text) for text in (answer["problem"], answer.get("starts")) if text]
     return "\n".join([*problem, table(screen.of(sys.stdout, args), answer["gpus"], screen.now()), *waits])
 
@@ -99,17 +92,17 @@ def _drain(args: Args) -> int:
     # Resolve all GPUs before changing the first.
     ids = [_find(known["gpus"], word) for word in words]
     body = {"reason": args.get(REASON)} if args.has(REASON) else {}
-    done: list[Drained] = [queue.post(f"/v1/gpus/{quote(gpu_id, safe='')}/{verb}", body) for gpu_id in ids]
+    done: list[DrainState] = [queue.post(f"/v1/gpus/{quote(gpu_id, safe='')}/{verb}", body) for gpu_id in ids]
     if args.has(options.JSON):
         screen.print_json({"gpus": done})
         return 0
     was_drained = {gpu["id"] for gpu in known["gpus"] if gpu["drained"]}
     for gpu in done:
-        after = "; running jobs go on" if verb == "drain" else ""
-        state = gpu["drained"] or ("in use again" if gpu["id"] in was_drained else "was not drained")
+        after = "; running jobs continue" if verb == "drain" else ""
+        state = gpu["drained"] or ("available again" if gpu["id"] in was_drained else "was not drained")
         print(f"GPU {gpu['index']}: {screen.clean(state)}{after}")
     if verb == "drain" and os.geteuid() == 0:
-        screen.say("nobody's new jobs start there, until `dibs gpus undrain` or the next boot.")
+        screen.say("no new jobs of any user start there until `dibs gpus undrain` or the next boot.")
     return 0
 
 
@@ -120,7 +113,7 @@ def _find(gpus: list[Gpu], word: str) -> str:
     if len(found) == 1:
         return found[0]
     if found and word:
-        raise NotFound(f'"{options.shown(word)}" fits {len(found)} GPUs ({", ".join(found)}).', "Say more of it.")
+        raise NotFound(f'"{options.shown(word)}" fits {len(found)} GPUs ({", ".join(found)}).', "Give more characters.")
     known = ", ".join(str(gpu["index"]) for gpu in gpus) or "none"
     raise NotFound(f'there is no GPU "{options.shown(word)}" (this machine has: {known}).', "See `dibs gpus`.")
 
@@ -168,14 +161,17 @@ def _bar(view: Screen, share: float, if_narrow: int) -> str:
 
 
 def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
-    """Return for whom a GPU is kept, how long it has been idle, or how many wait for it."""
+    """Return for whom a GPU is kept, how long it has been idle or leased without use, or how many wait for it."""
     if gpu.get("reserved_for") is not None:
         return [f"for job {gpu['reserved_for']}"]
+    unused = gpu.get("unused_since") if gpu.get("is_idle") else None
+    idle = [f"no use for {units.format_duration(screen.since_s(unused, now))}"] if unused else []
     waits = [f"{gpu['waiters']} in the line"] if gpu["waiters"] and gpu["state"] != "free" else []
+    kept = [f"{gpu['kept_by']} leaves it to others"] if gpu.get("kept_by") else []
     if gpu["state"] != "free" or not gpu["idle_since"]:
-        return waits
+        return [*kept, *idle, *waits]
     age = units.format_duration(screen.since_s(gpu["idle_since"], now))
-    return [f"idle for {age}" if view.is_terminal else f"idle since {screen.local(gpu['idle_since'])}"]
+    return [*kept, f"idle for {age}" if view.is_terminal else f"idle since {screen.local(gpu['idle_since'])}"]
 
 
 def _holder(view: Screen, holder: Holder, now: datetime) -> str:
@@ -186,7 +182,9 @@ def _holder(view: Screen, holder: Holder, now: datetime) -> str:
         age = units.format_duration(screen.since_s(holder["since"], now))
         since = f" {age if view.is_terminal else screen.local(holder['since'])}"
     share = f" {units.format_size(holder['vram'])}" if holder["vram"] else ""
-    return f"{holder['user'] or 'somebody'}{what}{share}{pid}{since}"
+    yields = " (evictable)" if holder.get("evictable") else ""
+    lent = "idle lease, lent to " if holder.get("loan") else ""
+    return f"{lent}{holder['user'] or 'somebody'}{what}{share}{yields}{pid}{since}"
 
 
 def _others(gpu: Gpu) -> list[str]:

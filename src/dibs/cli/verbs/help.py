@@ -12,7 +12,7 @@ from dibs.model import suggestions
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Show all verbs, one with its options, or a topic."
+SUMMARY = "Show help for a verb or topic."
 USAGE = ("[VERB|TOPIC]",)
 OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs help add", "dibs add --help", "dibs help selectors")
@@ -23,7 +23,7 @@ INDENT = 24
 
 ABOUT = "dibs: call dibs on a GPU. Queue commands on this machine's GPUs and share them fairly."
 SELECTORS = (
-    "Jobs are named by selectors: 12, 3-7, 1,4,9-12, @ (the last), @~1, all, a state (queued, failed, ...), "
+    "Select jobs by: 12, 3-7, 1,4,9-12, @ (the last), @~1, all, a state (queued, failed, ...), "
     "bad, name:vit*, project:x, tag:x, sweep:x, since:24h; several are a union, a+b means both."
 )
 VERSION: Option[bool] = Option(("-V", "--version"), "Show the version.")
@@ -70,7 +70,7 @@ def overview() -> str:
             "",
             *textwrap.wrap(SELECTORS, WIDTH),
             "",
-            "More about a verb or a topic: dibs help NAME",
+            "Help on a verb or topic: dibs help NAME",
         ]
     )
 

@@ -6,7 +6,7 @@ from dibs.cli import job_action
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Keep queued jobs back until `dibs unhold`."
+SUMMARY = "Hold queued jobs until `dibs unhold`."
 USAGE = ("[OPTIONS] SELECTOR...",)
 OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")

@@ -6,22 +6,18 @@ import os
 
 from dibs.cli.verbs import add
 from dibs.errors import UserError
-from dibs.model import path_templates
+from dibs.model import path_templates, suggestions
 from dibs.submission import drafts, esy, job_options, options
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Option
 from dibs.system import commands
 
-SUMMARY = "Queue the jobs of a GPUPeasy file (.esy); print their ids."
+SUMMARY = "Submit the jobs of a GPUPeasy file (.esy) and print their ids."
 USAGE = ("[OPTIONS] FILE", "[OPTIONS] -")
 OPTIONS: tuple[Option[object], ...] = (
     # Name and output come from the file.
     *(option for option in job_options.JOB_OPTIONS if option not in (job_options.NAME, job_options.OUTPUT)),
-    job_options.AT_ONCE,
-    job_options.HALT,
-    job_options.DRY_RUN,
-    options.QUIET,
-    options.JSON,
+    *add.MANY_OPTIONS,
 )
 EXAMPLES = ("dibs import sweep.esy", "dibs import -j 2 -P paper -t 12h sweep.esy", "dibs import --dry-run sweep.esy")
 
@@ -56,14 +52,12 @@ def _job(entry: esy.Entry | esy.Malformed, where: str, defaults: Body) -> Body:
     if isinstance(entry, esy.Malformed):
         raise UserError(
             f'{where}: expected NAME;;OUTPUT;;COMMAND;;;, got "{options.shown(entry.text)}": {entry.why}.',
-            "Nothing was queued.",
+            "Nothing was submitted.",
         )
     for text in (entry.name, entry.output, *entry.argv):
         commands.check_text(text, where)
-    try:
+    with suggestions.inside(f"{where}:"):
         drafts.check_program(Args(), entry.argv, defaults, "add")
-    except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint) from None
     return {"name": entry.name, "output": path_templates.escape(entry.output), "argv": list(entry.argv)}
 
 
@@ -78,7 +72,7 @@ def _check_outputs(source: str, found: list[esy.Entry | esy.Malformed], folder: 
             raise UserError(
                 f"{source}: {options.shown(seen[path])} and {options.shown(entry.name)} have the same output, "
                 f"{options.shown(entry.output)}.",
-                "Give each job a file of its own.",
+                "Give each job a separate file.",
             )
         if os.path.lexists(path):
             raise UserError(

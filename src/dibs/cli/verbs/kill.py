@@ -20,10 +20,10 @@ def _read_signal(text: str) -> int:
     return number
 
 
-SUMMARY = "Send a signal to all processes of running jobs; to end jobs, see cancel."
+SUMMARY = "Send a signal to the processes of running jobs. To stop jobs, use cancel."
 USAGE = ("-s SIGNAL SELECTOR...", "-SIGNAL SELECTOR...")
 SIGNAL = Option(
-    ("-s", "--signal"), "The signal, by name with or without SIG, or by number.",
+    ("-s", "--signal"), "Signal name or number; SIG is optional.",
     Kind("a signal such as USR1 or 10", _read_signal), "USR1",
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (SIGNAL, options.QUIET, options.JSON)
@@ -47,5 +47,5 @@ def main(args: Args) -> None:
     number = args.get(SIGNAL)
     if number is None:
         few = options.shown(" ".join(args.words))
-        raise UserError("kill expected a signal: -s USR1.", f"To end jobs with grace: dibs cancel {few}")
+        raise UserError("kill expected a signal: -s USR1.", f"To stop jobs gracefully: dibs cancel {few}")
     job_action.act("kill", args, lambda state: f"{state}: {processes.signal_name(number)} sent", signal=number)

@@ -7,48 +7,62 @@ keeps them while a shell, or a process that already runs, lives (`keepers`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from select import select
 
 from dibs.cli import screen
+from dibs.client import connection
 from dibs.errors import Conflict, DibsError, NotFound, TimedOut, UserError
-from dibs.foreground import attached, keepers, lease_request, signals
+from dibs.foreground import attached, keepers, lease_ends, lease_request, signals
+from dibs.foreground.lease_ends import LeaseClock
 from dibs.leases import device_lease, waiters
 from dibs.model import devices, environment, units
 from dibs.model.devices import DeviceId
 from dibs.model.jobs import Request
 from dibs.submission import drafts, job_options, options, times
 from dibs.submission.options import Args, Option
-from dibs.system import commands, processes, settings
+from dibs.system import commands, paths, processes, settings
 
-SUMMARY = "Hold GPUs for a command in this terminal, for a shell, or by hand until Ctrl-C."
+SUMMARY = "Lease GPUs for interactive use: a command, this shell, or until Ctrl-C."
 USAGE = (
-    "[OPTIONS] [COMMAND...]", '--env [OPTIONS]    as in eval "$(dibs lease --env)"', "--pid PID [OPTIONS]", "--release"
+    "[OPTIONS] [COMMAND...]", '--env [OPTIONS]    as in eval "$(dibs lease --env)"', "--pid PID [OPTIONS]", "--release",
+    "--extend TIME [--pid PID]",
 )  # fmt: skip
 TIME = Option(
-    ("-t", "--time"), "Hand the GPUs back after this long: the command gets TERM, KILL after the grace; exit code 124.",
+    ("-t", "--time"), "Release the GPUs after this time, with a warning before. "
+    "The command gets SIGTERM, then SIGKILL; exit code 124.",
     options.DURATION, "8h",
 )  # fmt: skip
 ENV: Option[bool] = Option(
-    ("--env",), "Print commands for the shell that reads them; the GPUs are leased until it ends, or until --release."
+    ("--env",), "Print shell commands for eval. The lease lasts until that shell exits or runs --release."
 )
 SHELL = Option(
-    ("--shell",), "The language of --env and --release, if it is not that of the shell that asks.",
+    ("--shell",), "Shell syntax of --env and --release. Default: that of the calling shell.",
     options.one_of("sh", "fish", "csh"), "sh|fish|csh",
 )  # fmt: skip
-PID = Option(("--pid",), "Lease for as long as this process of yours lives.", options.whole(1), "PID")
-RELEASE: Option[bool] = Option(("--release",), "Give back what this shell (or --pid PID) leased.")
-NO_WAIT: Option[bool] = Option(("--no-wait",), "If they are not free now, exit with 75.")
+PID = Option(("--pid",), "Hold the GPUs until this process of yours exits.", options.whole(1), "PID")
+RELEASE: Option[bool] = Option(("--release",), "Release the GPUs leased by this shell or by --pid PID.")
+EXTEND = Option(
+    ("--extend",), "Let a lease with --time last longer: that of this shell, or of --pid PID.", options.DURATION, "1h"
+)
+NO_WAIT: Option[bool] = Option(("--no-wait",), "Exit with code 75 if the GPUs are not free now.")
 OPTIONS: tuple[Option[object], ...] = (
     job_options.GPUS, job_options.GPU_IDS, job_options.PREFER, job_options.GPU_TYPE, job_options.VRAM,
-    job_options.IGNORE_FOREIGN, job_options.VISIBLE, TIME, ENV, PID, RELEASE, SHELL, NO_WAIT,
+    job_options.IGNORE_FOREIGN, job_options.VISIBLE, TIME, ENV, PID, RELEASE, EXTEND, SHELL, NO_WAIT,
 )  # fmt: skip
+#: Options that take a lease that exists, those that go with each, and what it does.
+ALONE: tuple[tuple[Option[object], tuple[Option[object], ...], str], ...] = (
+    (EXTEND, (EXTEND, PID), "changes a lease that exists"),
+    (RELEASE, (RELEASE, PID, SHELL), "releases everything that was leased"),
+)
 TAKES_COMMAND = True
 EXAMPLES = (
     "dibs lease -g 2 jupyter lab",
@@ -56,8 +70,11 @@ EXAMPLES = (
     "dibs lease --gpu-ids 0",
     'eval "$(dibs lease -g 2 --env)"',
     "dibs lease --gpu-ids 1 --pid 4242",
+    "dibs lease --extend 1h",
 )
 
+#: Seconds of the longest sleep, and in which our daemon has to answer.
+LONGEST_S, DAEMON_S = 3600.0, 2.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -83,6 +100,8 @@ def main(args: Args) -> int:
     _check(args)
     if args.has(RELEASE):
         return _release(args)
+    if args.has(EXTEND):
+        return _extend(args)
     if args.has(ENV) or args.has(PID):
         return _keep(args)
     values = settings.load(os.environ)
@@ -91,6 +110,7 @@ def main(args: Args) -> int:
         environment.check_given(name)
     argv = _argv(words, dict(given), values.shell) if words else None
     wanted = _wanted(args, values)
+    limit_s = wanted.limit_s
     with signals.Signals(*ENDING) as coming:
         try:
             held = lease_request.acquire(wanted, "lease", coming.fileno(), screen.say)
@@ -99,34 +119,54 @@ def main(args: Args) -> int:
             raise NotStarted(128 + number, "stopped waiting; nothing is leased.") from None
     ids = wanted.ordered([lease.device for lease in held])
     env = wanted.environ(ids)
-    limit_s = args.get(TIME)
     if limit_s is not None:
         screen.say(_limit_text(wanted, ids, limit_s))
-    if argv is None:
-        return _hold(ids, env, limit_s)
     own = {name: value for name, value in os.environ.items() if name not in environment.DEVICE_NAMES}
-    return _run(argv, {**own, **dict(given), **env}, held, limit_s, values.grace)
+    place = device_lease.folder()
+    _let_daemon_watch()
+    end = None if limit_s is None else lease_ends.begin(place, limit_s)
+    clock = lease_ends.LeaseClock(end, screen.say)
+    try:
+        if argv is None:
+            return _hold(ids, env, clock)
+        return _run(argv, {**own, **dict(given), **env}, held, clock, values.grace)
+    finally:
+        if end is not None:
+            end.remove()
+        device_lease.release(place, held)
 
 
 def _check(args: Args) -> None:
     """Refuse options that contradict each other."""
-    apart = [option for option in (ENV, PID, RELEASE) if args.has(option)]
+    apart = [option for option in (ENV, PID, RELEASE, EXTEND) if args.has(option)]
     if apart and args.words:
         name = apart[0].names[-1]
         raise UserError(f'{name} takes no command, got "{options.shown(" ".join(args.words))}".')
     if args.has(SHELL) and not (args.has(ENV) or args.has(RELEASE)):
-        raise UserError("--shell says how --env prints; it means nothing without it.")
-    if args.has(RELEASE):
-        for option in OPTIONS:
-            if args.has(option) and option not in (RELEASE, PID, SHELL):
-                raise UserError(f"--release gives back all that was leased; {option.names[-1]} means nothing with it.")
+        raise UserError("--shell has no effect without --env or --release.")
+    for alone, fitting, what in ALONE:
+        for option in OPTIONS if args.has(alone) else ():
+            if args.has(option) and option not in fitting:
+                raise UserError(f"{alone.names[-1]} {what}; {option.names[-1]} has no effect with it.")
+    if args.has(EXTEND) and not args.get(EXTEND):
+        raise UserError("--extend expected a time above 0 such as 1h, got 0.")
 
 
 def _wanted(args: Args, values: settings.Settings) -> lease_request.LeaseRequest:
     inventory = lease_request.inventory_now(values)
-    request = lease_request.request(args, inventory)
+    request = lease_request.request(args, inventory, values.rules)
     visible = args.get(job_options.VISIBLE) or values.visible
-    return lease_request.LeaseRequest(request, inventory, values, visible, timeout_s=0 if args.has(NO_WAIT) else None)
+    limit_s = lease_request.longest_s(args.get(TIME), values.rules)
+    timeout_s = 0 if args.has(NO_WAIT) else None
+    return lease_request.LeaseRequest(request, inventory, values, visible, timeout_s, limit_s)
+
+
+def _let_daemon_watch() -> None:
+    """Let our daemon, if one runs, look at the GPUs while they are leased: it warns if they are not used."""
+    client = connection.Client(paths.home(os.environ).path, os.environ)
+    client.may_start = False
+    with contextlib.suppress(DibsError, OSError):
+        client.get("/v1/gpus", patience_s=DAEMON_S)
 
 
 def _limit_text(wanted: lease_request.LeaseRequest, ids: Sequence[DeviceId], limit_s: float) -> str:
@@ -159,7 +199,7 @@ def _kept(args: Args) -> int:
     wanted = _wanted(args, settings.load(os.environ))
     if pid is not None:
         wanted = replace(wanted, request=_used_by(args, pid, wanted))
-    limit_s = args.get(TIME)
+    limit_s = wanted.limit_s
     kept = keepers.keep(
         owner, place, limit_s, lambda wake_fd, say: lease_request.acquire(wanted, owner.note, wake_fd, say), screen.say
     )
@@ -167,8 +207,9 @@ def _kept(args: Args) -> int:
     _print_kept(args, wanted, owner, ids)
     sys.stdout.flush()
     kept.confirm()
+    _let_daemon_watch()
     if limit_s is not None:
-        screen.say(f"{_limit_text(wanted, ids, limit_s)}; what runs on them then is not stopped")
+        screen.say(f"{_limit_text(wanted, ids, limit_s)}; running programs are not stopped then")
     return 0
 
 
@@ -180,7 +221,7 @@ def _print_kept(args: Args, wanted: lease_request.LeaseRequest, owner: keepers.O
     for name, value in wanted.environ(ids).items():
         print(SET[language].format(name=name, value=value))
     if sys.stdout.isatty():
-        screen.say('these lines are for your shell: eval "$(dibs lease --env)"; dibs lease --release gives back')
+        screen.say('these lines are for your shell: eval "$(dibs lease --env)"; release with dibs lease --release')
 
 
 def _used_by(args: Args, pid: int, wanted: lease_request.LeaseRequest) -> Request:
@@ -209,13 +250,35 @@ def _release(args: Args) -> int:
             "dibs gpus shows who holds what.",
         )
     keepers.end(held)
-    screen.say(f"given back: {', '.join(device for each in held for device in each.devices)}")
+    screen.say(f"released: {', '.join(device for each in held for device in each.devices)}")
     if pid is None:
         owner = processes.look(held[0].owner)
         language = _language(args, owner.comm.removeprefix("-") if owner else "")
         others = (name for name in environment.DEVICE_NAMES[1:] if name in os.environ)
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "DIBS_GPU_INDICES", *others):
             print(UNSET[language].format(name=name))
+    return 0
+
+
+def _extend(args: Args) -> int:
+    """Move the end of the leases of this shell, or of the process in `--pid`."""
+    pid, more_s = args.get(PID), args.get(EXTEND) or 0.0
+    found = lease_ends.find(device_lease.folder(), keepers.above_us() if pid is None else [pid])
+    if not found:
+        who = "this shell" if pid is None else f"process {pid}"
+        raise NotFound(
+            f"no lease with a time limit (--time) belongs to {who}.",
+            "A lease without one lasts until it is released. Name another with --pid; dibs gpus shows the pids.",
+        )
+    rules = settings.load(os.environ).rules
+    for each in found:
+        lease_request.longest_s(each.at + more_s - each.began_at, rules)
+    for each in found:
+        later = each.extended(more_s)
+        later.write()
+        left_s = later.at - time.monotonic()
+        end = times.shown(datetime.now(UTC) + timedelta(seconds=left_s))
+        screen.say(f"the lease of process {each.owner} lasts {units.format_duration(left_s)} more, until {end}")
     return 0
 
 
@@ -232,24 +295,25 @@ def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str,
     return argv
 
 
-def _hold(ids: Sequence[DeviceId], env: dict[str, str], limit_s: float | None) -> int:
+def _hold(ids: Sequence[DeviceId], env: dict[str, str], clock: LeaseClock) -> int:
     """Hold the GPUs until a signal arrives. That is the normal end, so the exit code is 0."""
     with signals.Signals(*ENDING) as coming:
         print("\n".join(ids))
         for name in (name for name in environment.DEVICE_NAMES if name in env):
             print(f"export {name}={env[name]}")
         sys.stdout.flush()
-        has_signal, _, _ = select([coming], [], [], limit_s)
-    if not has_signal:
-        screen.say("the time is over: the GPUs are given back")
-    return 0 if has_signal else TimedOut.exit_code
+        while not clock.is_over(time.monotonic()):
+            if select([coming], [], [], min(LONGEST_S, max(0.0, clock.wake_at - time.monotonic())))[0]:
+                return 0
+    screen.say("time is up: the GPUs are released")
+    return TimedOut.exit_code
 
 
 def _run(
     argv: tuple[str, ...],
     env: dict[str, str],
     held: Sequence[device_lease.Lease],
-    limit_s: float | None,
+    clock: LeaseClock,
     grace_s: float,
 ) -> int:
     """Run the command as our child on this terminal, holding the leases itself; return its exit code."""
@@ -268,8 +332,8 @@ def _run(
             return subprocess.Popen(("/bin/sh", *argv), env=env, pass_fds=inherited, preexec_fn=prepare)
 
     try:
-        attended = attached.AttachedCommand(start, is_limited=limit_s is not None)
+        attended = attached.AttachedCommand(start, is_limited=clock.is_limited)
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise NotStarted(code, f'cannot run "{options.shown(argv[0])}": {error.strerror}.') from None
-    return attended.wait(limit_s, grace_s, screen.say)
+    return attended.wait(clock, grace_s, screen.say)

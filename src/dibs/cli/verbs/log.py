@@ -13,11 +13,11 @@ from dibs.model import units
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Print a job's output; -f to its end, with the job's exit code."
+SUMMARY = "Print a job's output; -f follows it and exits with the job's code."
 USAGE = ("[OPTIONS] SELECTOR",)
-FOLLOW: Option[bool] = Option(("-f", "--follow"), "Go on until the job ends.")
-LINES = Option(("-n", "--lines"), "Only the last lines.", options.whole(0), "N")
-ATTEMPT = Option(("--attempt",), "An earlier attempt instead of the newest.", options.whole(1), "K")
+FOLLOW: Option[bool] = Option(("-f", "--follow"), "Follow the output until the job ends.")
+LINES = Option(("-n", "--lines"), "Print only the last N lines.", options.whole(0), "N")
+ATTEMPT = Option(("--attempt",), "Print attempt K instead of the latest.", options.whole(1), "K")
 OPTIONS: tuple[Option[object], ...] = (FOLLOW, LINES, ATTEMPT)
 EXAMPLES = ("dibs log 12", "dibs log -f @", "dibs log -n 20 name:vit")
 
@@ -52,7 +52,7 @@ def _start_of_last(path: str, lines: int) -> int:
     nearest = (os.path.getsize(path) if os.path.isfile(path) else 0) - lines * LONGEST_LINE
     if start >= nearest:
         return start
-    screen.say(f"the last lines are long: {units.format_size(nearest - start)} before this are left out; see {path}")
+    screen.say(f"long lines: {units.format_size(nearest - start)} before this are omitted; see {path}")
     return nearest
 
 

@@ -13,9 +13,9 @@ from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import locks, settings
 
-SUMMARY = "Prepare a lease folder that users cannot tamper with (root)."
+SUMMARY = "Set up the machine-wide lease folder (root)."
 USAGE = ("init [--root DIR]", "status [--root DIR] [--json]", "undo [--root DIR]")
-ROOT = Option(("--root",), "Work below this folder instead of /, to prepare an image.", options.TEXT, "DIR")
+ROOT = Option(("--root",), "Use this root folder instead of /, for preparing an image.", options.TEXT, "DIR")
 OPTIONS: tuple[Option[object], ...] = (ROOT, options.JSON)
 EXAMPLES = ("sudo dibs machine init", "dibs machine status", "sudo dibs machine undo")
 
@@ -39,8 +39,8 @@ def init(args: Args, root: str) -> int:
     new = prepared_folder.prepare(root, devices)
     path = root + prepared_folder.FOLDER
     print(f"{path} is prepared for {len(prepared_folder.prepared_devices(path))} GPUs, {len(new)} of them new")
-    print(f"{root}{prepared_folder.TMPFILES} makes it again at boot")
-    screen.say("daemons that run now use it after `dibs daemon restart`; running jobs continue.")
+    print(f"{root}{prepared_folder.TMPFILES} recreates it at boot")
+    screen.say("running daemons use it after `dibs daemon restart`; running jobs continue.")
     return 0
 
 
@@ -74,7 +74,7 @@ def _print_status(path: str, is_prepared: bool, at_boot: bool, ready: list[str],
     if missing:
         print(f"{prepared_folder.MISSING}: {', '.join(missing)}; sudo dibs machine init adds it")
     if not at_boot:
-        print("it is gone after a reboot; sudo dibs machine init writes a file for systemd-tmpfiles")
+        print("it will be gone after a reboot; sudo dibs machine init writes a file for systemd-tmpfiles")
 
 
 def _refuse_users(word: str) -> None:

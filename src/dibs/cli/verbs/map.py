@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 from dibs.cli.verbs import add
+from dibs.client import connection, template_job
 from dibs.errors import UserError
-from dibs.submission import drafts, job_options, options
+from dibs.submission import drafts, job_options
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Option
 from dibs.system import commands
 
-SUMMARY = "Queue one job an argument, as GNU parallel runs them; print their ids."
+SUMMARY = "Submit one job per argument, like GNU parallel, and print their ids."
 USAGE = (
     "[OPTIONS] COMMAND... [{}] ::: ARGUMENT...",
     '[OPTIONS] "SHELL COMMAND {1} {2}" ::: ARGUMENT... ::: ...',
     "[OPTIONS] COMMAND... ::: ARGUMENT... :::+ ARGUMENT...",
 )
-OPTIONS: tuple[Option[object], ...] = (
-    *job_options.JOB_OPTIONS,
-    job_options.AT_ONCE,
-    job_options.HALT,
-    job_options.DRY_RUN,
-    options.QUIET,
-    options.JSON,
-)
+OPTIONS: tuple[Option[object], ...] = (*job_options.JOB_OPTIONS, *job_options.TEMPLATES, *add.MANY_OPTIONS)
 TAKES_COMMAND = True
 EXAMPLES = (
     "dibs map python evaluate.py {} ::: runs/*.ckpt",
@@ -35,6 +31,7 @@ MOST = 100_000
 
 def main(args: Args) -> None:
     """Queue one job per argument, or per combination of arguments."""
+    args = template_job.completed(args, lambda: connection.connect(os.environ), "map", takes_command=False)
     add.deliver(args, read(args))
 
 
@@ -50,12 +47,10 @@ def read(args: Args) -> Body:
     template, space = parallel_args.parse(words)
     points = Points(space)
     if points.most > MOST:
-        raise UserError(
-            f"expected at most {MOST:,} jobs at once, got {points.most:,}.", "For more there is `dibs sweep`."
-        )
+        raise UserError(f"expected at most {MOST:,} jobs at once, got {points.most:,}.", "Use `dibs sweep` for more.")
     defaults = drafts.common(args, given)
     if not template.is_shell:
-        drafts.check_template(template, defaults, "map")
+        drafts.check_template(args, template, defaults, "map")
     written = [Writer(template).command(point) for point in points]
     jobs: Body = {"commands": written}
     if not template.is_shell:

@@ -10,7 +10,7 @@ from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Put a waiting job elsewhere in the queue, among the jobs of its priority."
+SUMMARY = "Move a waiting job within the queue, among jobs of the same priority."
 USAGE = ("JOB first", "JOB last", "JOB before JOB", "JOB after JOB")
 OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs move 12 first", "dibs move @ before 7")
@@ -23,8 +23,7 @@ def main(args: Args) -> None:
     """Move one job."""
     words = args.words
     if len(words) < 2 or PLACES.get(words[1], -1) != len(words) - 2:
-        got = f'"{options.shown(" ".join(words))}"' if words else "nothing"
-        raise UserError(f"move expected a job and first, last, before JOB or after JOB, got {got}.")
+        raise UserError(f"move expected a job and first, last, before JOB or after JOB, got {options.quoted(words)}.")
     queries.select([words[0], *words[2:]])
     queue = connection.connect(os.environ)
     job_id = queries.find_one(queue, "move", words[:1])["id"]

@@ -9,7 +9,7 @@ from dibs.client import connection
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Start nothing new, or stop the processes of running jobs for a while."
+SUMMARY = "Pause the queue, or suspend running jobs."
 USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")
 OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs pause", "dibs pause && dibs wait running", "dibs pause 12")
@@ -18,11 +18,11 @@ EXAMPLES = ("dibs pause", "dibs pause && dibs wait running", "dibs pause 12")
 def main(args: Args) -> None:
     """Pause the queue, or the selected jobs."""
     if not args.words:
-        turn(args, True, "queue paused: nothing new starts; running jobs go on")
+        turn(args, True, "queue paused; running jobs continue")
         return
     acted = job_action.act("pause", args)
     if acted["changed"] and not args.has(options.JSON) and not args.has(options.QUIET):
-        screen.say("a paused job keeps its GPUs and what it has in their memory; its time limit stands still.")
+        screen.say("a paused job keeps its GPUs and their memory; its time limit is suspended.")
 
 
 def turn(args: Args, is_paused: bool, text: str) -> None:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from dibs.cli import screen
-from dibs.engines import ports
 from dibs.errors import UserError
 from dibs.foreground import command_lines, lease_request, pipe_loop, pipe_values, slot_choice
 from dibs.foreground.slots import Slot
 from dibs.model import environment, environment_names, units
 from dibs.model.devices import DeviceId, Inventory
+from dibs.runner import ports
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 from dibs.system import settings
 from dibs.system.process_tree import NEVER
 
-SUMMARY = "Run one command a line from stdin, each on its own GPU, and wait for all of them."
+SUMMARY = "Run commands from stdin, one per line and GPU, and wait for all of them."
 USAGE = ("[OPTIONS] < COMMANDS",)
 
 LOGS = Option(("--logs",), "Write the output of command 7 to DIR/7.log.", options.PATH, "DIR")
-HALT = Option(("--halt",), "Start nothing more after so many failures.", options.whole(1), "N")
-SUMMARIZE: Option[bool] = Option(("--summary",), "Print at the end what ran where, for how long, and how it ended.")
-SKIP_BLANK: Option[bool] = Option(("--skip-blank",), "Pass over lines that are blank or a comment.")
+HALT = Option(("--halt",), "Start no new commands after N failures.", options.whole(1), "N")
+SUMMARIZE: Option[bool] = Option(("--summary",), "Print a summary: command, GPU, duration, exit code.")
+SKIP_BLANK: Option[bool] = Option(("--skip-blank",), "Skip blank lines and comments.")
 OPTIONS: tuple[Option[object], ...] = (
     slot_choice.GPU_IDS, slot_choice.GPUS, slot_choice.COUNT, job_options.GPU_TYPE, job_options.VRAM,
     job_options.IGNORE_FOREIGN, slot_choice.PER_GPU, slot_choice.AT_ONCE, job_options.VISIBLE, LOGS,
@@ -36,8 +37,9 @@ EXAMPLES = (
     "tail -f -n 0 queue | dibs pipe",
 )
 
-#: Seconds between two updates of the progress line.
+#: Seconds between two updates of the progress line, and between two lines of progress among the output of commands.
 DRAW_S = 0.1
+SAY_S = 10.0
 
 
 def main(args: Args) -> int:
@@ -45,7 +47,7 @@ def main(args: Args) -> int:
     named = slot_choice.groups(args)
     values = settings.load(os.environ)
     inventory = lease_request.inventory_now(values)
-    teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty())
+    teller = Teller(is_summing=args.has(SUMMARIZE), is_drawing=sys.stderr.isatty(), is_beside_output=not args.has(LOGS))
     places = slot_choice.slots(args, named, values, inventory, teller.report)
     visible = args.get(job_options.VISIBLE) or values.visible
     rules = pipe_values.Rules(
@@ -54,9 +56,10 @@ def main(args: Args) -> int:
         retries=args.get(job_options.RETRIES) or 0,
         halt=args.get(HALT),
         logs=_logs(args.get(LOGS)),
+        limit_s=lease_request.longest_s(None, values.rules),
     )
     if sys.stdin.isatty():
-        screen.say("type commands, one a line; Ctrl-D ends")
+        screen.say("type commands, one per line; Ctrl-D ends")
     source = command_lines.Lines(is_joined=True, skips_blank=args.has(SKIP_BLANK))
     environ = Environs(inventory, visible, is_sharing=args.has(job_options.VRAM))
     pipe = pipe_loop.Pipe(0, source, places, environ.of, rules, teller)
@@ -114,21 +117,26 @@ def _encoded(environ: dict[str, str]) -> dict[bytes, bytes]:
 
 
 class Teller(pipe_values.Observer):
-    """Prints failures and progress on stderr; records every attempt if a summary is requested."""
+    """Prints failures and progress on stderr; records every attempt if a summary is requested.
 
-    def __init__(self, *, is_summing: bool, is_drawing: bool) -> None:
+    If commands write to the same terminal, progress is a whole line now and then, because their output would continue
+    a line that is drawn in place.
+    """
+
+    def __init__(self, *, is_summing: bool, is_drawing: bool, is_beside_output: bool) -> None:
         self._is_summing = is_summing
         self._is_drawing = is_drawing
+        self._is_beside_output = is_beside_output
         #: The number of each attempt's command, and the rest of its row in the summary.
         self._records: list[tuple[int, tuple[str, ...]]] = []
         self._drawn = ""
-        self._drawn_at = 0.0
+        self._drawn_at = time.monotonic() if is_beside_output else 0.0
 
     def ended(self, ended: pipe_values.Ended) -> None:
         """Print a failure, and record the attempt for the summary."""
         how = _how(ended)
         if ended.code != 0:
-            again = ", trying again" if ended.is_retried else ""
+            again = ", retrying" if ended.is_retried else ""
             text = options.shown(ended.job.text)
             self.report(f"command {ended.job.number} failed ({how}) on {ended.label}{again}: {text}")
         if self._is_summing:
@@ -151,8 +159,9 @@ class Teller(pipe_values.Observer):
         text = progress(pipe)
         if not self._is_drawing or text == self._drawn:
             return NEVER
-        if now < self._drawn_at + DRAW_S:
-            return self._drawn_at + DRAW_S
+        next_at = self._drawn_at + (SAY_S if self._is_beside_output else DRAW_S)
+        if now < next_at:
+            return next_at
         self._drawn_at = now
         self._draw(text)
         return NEVER
@@ -180,8 +189,9 @@ class Teller(pipe_values.Observer):
         if text == self._drawn or not self._is_drawing:
             return
         self._drawn = text
+        line = f"\r\x1b[K{text}" if not self._is_beside_output else f"{text.rstrip()}\n" if text else ""
         try:
-            os.write(2, f"\r\x1b[K{text}".encode())
+            os.write(2, line.encode())
         except OSError:
             self._is_drawing = False
 

@@ -10,7 +10,7 @@ from dibs.logs import reports
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Inside a job: report numbers, which `dibs show` and tables then have."
+SUMMARY = "Report metrics from inside a job, for `dibs show`, results and the page."
 USAGE = ("NAME=NUMBER...",)
 OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs report loss=0.3 step=10", 'echo \'{"loss": 0.3, "step": 10}\' >> "$DIBS_REPORT"')
@@ -22,7 +22,7 @@ def main(args: Args) -> None:
     path = os.environ.get("DIBS_REPORT", "")
     if not os.path.isabs(path):
         raise UserError(
-            "report is for the inside of a job, and this is none: DIBS_REPORT is not set.",
+            "report works only inside a job: DIBS_REPORT is not set.",
             "Queue a command that calls it: dibs add ...",
         )
     try:

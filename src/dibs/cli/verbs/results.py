@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from dibs.cli import results_table, screen
-from dibs.cli.results_spool import SelectedRuns, Spool
+from dibs.cli.results_spool import Spool
 from dibs.client import connection, stand_in
 from dibs.client.sweep_drafts import GOAL
 from dibs.errors import UserError
@@ -16,16 +16,16 @@ from dibs.submission.options import Args, Kind, Option
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Group
 
-SUMMARY = "Show what came out of a sweep, one line a run, the best first."
+SUMMARY = "Show the results of a sweep, one row per run, best first."
 USAGE = ("[OPTIONS] NAME", "[OPTIONS]")
-METRIC = Option(("--metric",), "Compare by this number; else by the one that the sweep names.", options.TEXT, "NAME")
+METRIC = Option(("--metric",), "Rank by this metric. Default: the metric of the sweep.", options.TEXT, "NAME")
 GROUP = Option(
-    ("--group",), "Mean, standard deviation and count over all runs that are equal but for these parameters.",
+    ("--group",), "Average over these parameters: mean, standard deviation and count.",
     Kind("a parameter such as seed", job_options.read_list), "seed",
 )  # fmt: skip
 CSV: Option[bool] = Option(("--csv",), "Print comma-separated values.")
 MARKDOWN: Option[bool] = Option(("--md",), "Print a Markdown table.")
-MOST = Option(("-n", "--most"), "Only so many lines.", options.whole(1), "N")
+MOST = Option(("-n", "--most"), "Show only the first N rows.", options.whole(1), "N")
 FORMATS: tuple[Option[object], ...] = (CSV, MARKDOWN, options.JSON, options.QUIET)
 OPTIONS: tuple[Option[object], ...] = (METRIC, GOAL, GROUP, MOST, *FORMATS)
 EXAMPLES = (
@@ -60,19 +60,20 @@ def _show(queue: connection.Client, args: Args, sweep: dict[str, Any]) -> None:
     goal = args.get(GOAL) or sweep["goal"] or ranking.MINIMIZE
     by = args.get(GROUP)
     if by is not None and args.has(options.QUIET):
-        raise UserError("-q prints jobs, and --group puts several into one line.")
+        raise UserError("-q prints job ids, but --group combines several jobs in one row.")
     with Spool(metric, goal) as spool:
         spool.fetch(queue, sweep["id"])
         if args.has(METRIC):
             ranking.check_metric(str(metric), spool.names)
         if by is None:
-            _show_runs(args, sweep, spool.best(args.get(MOST)), metric)
+            _show_runs(args, sweep, spool, metric)
         else:
             groups = ranking.grouped(spool.by_point(), by, metric, goal)[: args.get(MOST)]
             _show_groups(args, sweep, groups, list(spool.names), metric)
 
 
-def _show_runs(args: Args, sweep: dict[str, Any], best: SelectedRuns, metric: str | None) -> None:
+def _show_runs(args: Args, sweep: dict[str, Any], spool: Spool, metric: str | None) -> None:
+    best = spool.best(args.get(MOST))
     if args.has(options.JSON):
         for piece in results_table.document({"sweep": sweep}, "runs", best.as_sent()):
             print(piece)
@@ -80,6 +81,10 @@ def _show_runs(args: Args, sweep: dict[str, Any], best: SelectedRuns, metric: st
         for run in best:
             if run.job is not None:
                 print(run.job)
+    elif sweep.get("search"):
+        _print(args, results_table.of_trials(best, metric, spool.winner, is_exact=args.has(CSV)))
+        if sweep["search"]["ended"]:
+            screen.say(f"the search has ended: {sweep['search']['ended']}.")
     else:
         _print(args, results_table.of_runs(best, metric))
 
@@ -117,6 +122,6 @@ def _list(queue: connection.Client, args: Args) -> None:
     elif args.has(options.QUIET):
         print("".join(f"{each['name']}\n" for each in found), end="")
     elif not found:
-        print("No sweeps yet. Make one: dibs sweep 'python train.py --lr {lr}' -p lr 0.1 0.01", file=sys.stderr)
+        print("No sweeps yet. Create one: dibs sweep 'python train.py --lr {lr}' -p lr 0.1 0.01", file=sys.stderr)
     else:
         _print(args, results_table.of_sweeps(found))

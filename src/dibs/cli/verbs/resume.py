@@ -7,7 +7,7 @@ from dibs.cli.verbs import pause
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Start jobs again after `dibs pause`, or let paused jobs go on."
+SUMMARY = "Resume the queue or paused jobs."
 USAGE = ("[OPTIONS]", "[OPTIONS] SELECTOR...")
 OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs resume", "dibs resume 12", "dibs resume paused")
@@ -18,4 +18,4 @@ def main(args: Args) -> None:
     if args.words:
         job_action.act("resume", args)
     else:
-        pause.turn(args, False, "queue resumed: jobs start again")
+        pause.turn(args, False, "queue resumed")

@@ -7,9 +7,9 @@ from dibs.client import job_state
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Queue finished jobs that did not succeed once more."
+SUMMARY = "Retry failed jobs."
 USAGE = ("[OPTIONS] SELECTOR...",)
-DONE: Option[bool] = Option(("--done",), "Those that succeeded as well.")
+DONE: Option[bool] = Option(("--done",), "Include jobs that succeeded.")
 OPTIONS: tuple[Option[object], ...] = (DONE, options.QUIET, options.JSON)
 EXAMPLES = ("dibs retry 12", "dibs retry bad", "dibs retry --done name:eval")
 

@@ -7,16 +7,16 @@ import signal
 import sys
 
 from dibs.cli import dry_run, log_follower, log_output, screen, status_view
-from dibs.client import connection, job_state, queries
+from dibs.client import connection, job_state, queries, template_job
 from dibs.client.answers import Job, WholeJob
 from dibs.errors import Busy, DibsError, UserError
 from dibs.foreground import signals
 from dibs.submission import add_command, device_hints, drafts, job_options, script_files
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Queue a command and stay with it: its output, its code, Ctrl-C."
+SUMMARY = "Submit a command, stream its output and exit with its code."
 USAGE = ("[OPTIONS] COMMAND...", '[OPTIONS] "SHELL COMMAND"', "[OPTIONS] --script FILE [--] [ARGUMENTS]")
-NO_WAIT: Option[bool] = Option(("--no-wait",), "If it cannot start now, exit with 75 and queue nothing.")
+NO_WAIT: Option[bool] = Option(("--no-wait",), "Exit with code 75 if the job cannot start now; submit nothing.")
 OPTIONS: tuple[Option[object], ...] = (*job_options.OPTIONS, NO_WAIT)
 TAKES_COMMAND = True
 EXAMPLES = ("dibs run python eval.py", "dibs run -g 2 -t 1h python test.py && echo good")
@@ -29,10 +29,11 @@ FILES = {"log": job_options.OUTPUT, "stderr": job_options.STDERR}
 
 def main(args: Args) -> int:
     """Submit one job and follow it to its end."""
+    args = template_job.completed(args, lambda: connection.connect(os.environ), "run")
     args, body = script_files.read(args, "run", screen.say)
     for option in job_options.BATCH_OPTIONS:
         if args.has(option):
-            raise UserError(f"run stays with one job, and {option.names[-1]} is for many.", "Queue them with dibs add.")
+            raise UserError(f"run takes one job; {option.names[-1]} is for many.", "Submit them with dibs add.")
     if args.has(NO_WAIT):
         defaults = body["defaults"]
         assert isinstance(defaults, dict)
@@ -55,7 +56,7 @@ def main(args: Args) -> int:
         follower.tails = attached.tails = _tails(job, old)
         job, attempt = follower.to_the_last_end(job)
     if args.has(NO_WAIT) and job["state"] == "cancelled" and job["started_at"] is None and not attached.is_interrupted:
-        raise Busy(f"job {job['id']} could not start at once, and was dropped.")
+        raise Busy(f"job {job['id']} could not start now and was cancelled.")
     _say_end(job)
     return job_state.attempt_code(job, attempt)
 
@@ -96,7 +97,7 @@ class Attachment:
         """Cancel on the first Ctrl-C, kill on the second, leave on the third; other signals end only us."""
         if number in DETACHING:
             if not self._has_ended:
-                _say(f"job {self.job_id} goes on: dibs follow {self.job_id}")
+                _say(f"job {self.job_id} keeps running: dibs follow {self.job_id}")
             raise signals.Left(number)
         self._interrupts += 1
         for tail in self.tails:

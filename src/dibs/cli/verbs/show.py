@@ -15,10 +15,11 @@ from dibs.client.answers import Attempt, Event, Use, WholeJob
 from dibs.client.safe_text import LogCleaner
 from dibs.logs import reports
 from dibs.model import fields, units
+from dibs.model.fields import DEFAULT_GROUP
 from dibs.submission import device_hints, options, times
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Show everything about jobs, with attempts, events and the end of the log."
+SUMMARY = "Show all details of jobs: attempts, events, end of the log."
 USAGE = ("[OPTIONS] SELECTOR...",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs show 12", "dibs show @", "dibs show 12 --json | jq .log")
@@ -28,34 +29,40 @@ LOG_LINES = 10
 #: The text for each kind of event; programs get the name of the kind.
 EVENT_WORDS = {
     "Submitted": "submitted",
-    "Ready": "joined the line",
-    "NotReady": "left the line",
-    "Placed": "given its place",
-    "GivenUp": "start given up",
+    "Ready": "joined the queue for GPUs",
+    "NotReady": "left the queue for GPUs",
+    "Placed": "placed",
+    "GivenUp": "start abandoned",
     "Started": "started",
     "Ended": "ended",
     "LostTrack": "lost",
     "Orphaned": "lost its runner",
     "CannotStart": "could not be started",
     "CancelAsked": "cancel asked",
-    "NeedFailed": "needs what failed",
-    "NeedRetried": "waits again",
+    "NeedFailed": "dependency failed",
+    "NeedRetried": "dependency retried",
     "HoldAsked": "held",
-    "UnholdAsked": "let go",
+    "UnholdAsked": "released",
     "Paused": "paused",
     "Resumed": "resumed",
     "RetryAsked": "retry asked",
     "Moved": "moved",
     "Edited": "edited",
-    "Signalled": "got a signal",
-    "Stuck": "would not end",
+    "Signalled": "received a signal",
+    "Stuck": "could not be killed",
     "Leftovers": "cleaned up",
-    "NoticeFailed": "notice failed",
-    "Misused": "misused a GPU",
+    "NoticeFailed": "notification failed",
+    "Misused": "used an unassigned GPU",
+    "StoppedEarly": "stopped early",
+    "Sent": "sent to its engine",
+    "EvictAsked": "evicted",
+    "Idle": "GPU idle",
+    "Evictable": "became evictable",
+    "Evicted": "gave up its GPUs",
     "Stray": "strayed",
-    "Exceeds": "uses too much",
-    "Foreign": "GPU used by others",
-    "Unwell": "GPU unwell",
+    "Exceeds": "exceeded --vram",
+    "Foreign": "foreign process on GPU",
+    "Unwell": "GPU unhealthy",
     "Rediscovered": "found in its folder",
 }
 
@@ -101,6 +108,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
     return [
         ("name", job["name"]),
         ("project", job["project"]),
+        ("group", "" if job["group"] == DEFAULT_GROUP else job["group"]),
         ("command", job["command"]),
         ("script", f"{script}, as it was at submit" if (script := job.get("script")) else ""),
         ("folder", job["cwd"]),
@@ -117,13 +125,14 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("attention", "; ".join(job.get("marks") or ())),
         ("used", "; ".join(_use(use) for use in job.get("use") or ())),
         ("foreign use", "does not keep it from a GPU" if wanted["ignore_foreign"] else ""),
-        ("strict", "it is ended when it uses a GPU that it was not given" if job.get("strict_gpus") else ""),
+        ("strict", "stopped if it uses a GPU it was not assigned" if job.get("strict_gpus") else ""),
         ("CPUs", str(job["cpus"] or "")),
         ("memory", units.format_size(job["mem"]) if job["mem"] else ""),
         ("priority", str(job["priority"]) if job["priority"] else ""),
+        ("evictable", _evictable(job)),
         ("time limit", "" if job["time_limit_s"] is None else units.format_duration(job["time_limit_s"])),
         ("warning", _warning(job)),
-        ("lasts", "until all it started has ended" if job.get("wait_tree") else ""),
+        ("lasts", "until all of its processes have ended" if job.get("wait_tree") else ""),
         ("after", _needs(job)),
         ("begins", times.shown(datetime.fromisoformat(job["begin_at"])) if job["begin_at"] else ""),
         ("starts", _starts(job, now)),
@@ -131,7 +140,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("retries", str(job["retries"] or "")),
         ("index", "" if job.get("index") is None else str(job["index"])),
         ("tags", ", ".join(job["tags"])),
-        ("notice", "a command runs when it has ended" if job.get("notifies") else ""),
+        ("notice", "runs a command when it finishes" if job.get("notifies") else ""),
         ("set", " ".join(f"{name}={value}" for name, value in job["env"].items())),
         ("attempt", str(job["attempt"])),
         ("pid", str(job["pid"] or "")),
@@ -150,11 +159,21 @@ def _use(use: Use) -> str:
     return f"{use['id']}: {', '.join(text for text in (peak, mean) if text) or 'unknown'}"
 
 
+def _evictable(job: WholeJob) -> str:
+    """Return whether a job is evictable and what that has cost so far."""
+    told = {True: "yes", False: "", "auto": "once it writes checkpoints"}[job.get("evictable") or False]
+    if not job.get("evictions"):
+        return told
+    kept = f"{units.format_duration(job['saved_s'])} kept, {units.format_duration(job['lost_s'])} lost"
+    times = "once" if job["evictions"] == 1 else f"{job['evictions']} times"
+    return f"{told or 'no more'}; evicted {times}: {kept}"
+
+
 def _shared(job: WholeJob) -> str:
     if not job["vram"]:
         return ""
-    enforced = "; it is ended when it uses over 10 % more" if job.get("vram_enforce") else ""
-    return f"{units.format_size(job['vram'])}, sharing with others{enforced}"
+    enforced = "; stopped if it uses more than 110 %" if job.get("vram_enforce") else ""
+    return f"{units.format_size(job['vram'])}, shared{enforced}"
 
 
 def _gpus(job: WholeJob) -> str:

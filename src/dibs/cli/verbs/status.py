@@ -8,26 +8,28 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from dibs.cli import repaint, screen, status_view
+from dibs.cli import job_columns, repaint, screen, status_view
 from dibs.cli.screen import Screen
 from dibs.cli.status_view import remark as remark
 from dibs.client import connection, queries, stand_in
 from dibs.client.answers import Jobs
 from dibs.client.queries import Starts
-from dibs.errors import NoDaemon
+from dibs.errors import NoDaemon, UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import logout_policy
 from dibs.version import __version__
 
-SUMMARY = "Show machine, running, next and latest jobs, or those selected."
+SUMMARY = "Show the machine and the running, next and latest jobs, or selected jobs."
 USAGE = ("[OPTIONS] [SELECTOR...]",)
-OPTIONS: tuple[Option[object], ...] = (repaint.WATCH, options.QUIET, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (*job_columns.OPTIONS, repaint.WATCH, options.QUIET, options.JSON)
 EXAMPLES = (
     "dibs",
     "dibs status -w",
     "dibs status failed since:24h",
     "dibs status all",
+    "dibs status all --sort -priority,id --columns id,name,priority,time",
+    "dibs status running --format '{id} {gpu} {report.loss}'",
     "dibs status -q name:vit*+queued",
     "dibs status --json | jq '.jobs[].id'",
 )
@@ -41,13 +43,18 @@ def main(args: Args) -> int:
     queue = stand_in.connect(os.environ)
     view = screen.of(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
-    answer = queries.overview(queue, args.words)
+    is_chosen = any(args.has(option) for option in job_columns.OPTIONS)
+    if is_chosen and is_data:
+        raise UserError("--columns, --sort and --format are for rows, not for --json and --quiet.", "Leave one out.")
+    answer = queries.overview(queue, args.words, None if is_data or is_chosen else status_view.FOLD_FROM)
     if args.has(repaint.WATCH) and view.is_terminal and not is_data:
         return repaint.watch(lambda: _look_again(queue, args), args.get(repaint.WATCH) or repaint.USUAL_S)
     if args.has(options.JSON):
         screen.print_json(answer)
     elif args.has(options.QUIET):
         print("".join(f"{job['id']}\n" for job in answer["jobs"]), end="")
+    elif is_chosen:
+        _print_chosen(view, args, answer)
     elif view.is_terminal:
         print(picture(view, args, answer, _starts(queue, args, answer)))
         screen.say(*_hints(answer, queue.home))
@@ -60,9 +67,11 @@ def _look_again(queue: connection.Client, args: Args) -> str:
     """Return the current screen; if the daemon was stopped, raise NoDaemon instead of starting one."""
     sock = queue.connect()
     if sock is None:
-        raise NoDaemon("no daemon runs any more; waiting for one.")
+        raise NoDaemon("the daemon is not running any more; waiting for it.")
     sock.close()
-    answer = queries.overview(queue, args.words)
+    if any(args.has(option) for option in job_columns.OPTIONS):
+        return _chosen(screen.of(sys.stdout, args), args, queries.overview(queue, args.words)) or NOTHING
+    answer = queries.overview(queue, args.words, status_view.FOLD_FROM)
     return picture(screen.of(sys.stdout, args), args, answer, _starts(queue, args, answer))
 
 
@@ -101,12 +110,28 @@ def _print_plain(view: Screen, args: Args, answer: Jobs) -> None:
         print(NOTHING if args.words else status_view.EMPTY, file=sys.stderr)
 
 
+def _print_chosen(view: Screen, args: Args, answer: Jobs) -> None:
+    """Print one row per job with the columns that were asked for; nothing but rows goes to stdout."""
+    if text := _chosen(view, args, answer):
+        print(text)
+    else:
+        print(NOTHING if args.words else status_view.EMPTY, file=sys.stderr)
+
+
+def _chosen(view: Screen, args: Args, answer: Jobs) -> str:
+    now = screen.now()
+    jobs = job_columns.ordered(answer["jobs"], args.get(job_columns.SORT) or (), now)
+    names = args.get(job_columns.COLUMNS) or job_columns.USUAL
+    form = args.get(job_columns.FORMAT) or "table"
+    return job_columns.lines(view, jobs, names, form, now) if jobs or form in ("csv", "tsv") else ""
+
+
 def on_skew(answer: Jobs) -> list[str]:
     """Return a hint if the daemon's version differs from ours."""
     theirs = answer["daemon"]["version"] if "daemon" in answer else "an older version"
     if theirs == __version__:
         return []
-    return [f"the daemon is {theirs}, this is dibs {__version__}: `dibs daemon restart`; running jobs go on."]
+    return [f"the daemon is {theirs}, this is dibs {__version__}: `dibs daemon restart`; running jobs continue."]
 
 
 def _hints(answer: Jobs, home: Path) -> list[str]:

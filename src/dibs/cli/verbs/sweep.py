@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dibs.cli import screen
-from dibs.client import connection, sweep_drafts
+from dibs.client import connection, sweep_drafts, template_job
 from dibs.errors import UserError
 from dibs.submission import device_hints, drafts, job_options, options
 from dibs.submission.options import Args, Kind, Option
@@ -20,7 +20,7 @@ from dibs.system import commands
 if TYPE_CHECKING:
     from dibs.sweeps.documents import Sweep
 
-SUMMARY = "Queue one job for each point of a parameter space; again: what is missing."
+SUMMARY = "Submit one job per parameter combination. Run it again to submit only what is missing or failed."
 USAGE = (
     '[OPTIONS] "COMMAND {lr}" -p lr 0.1 0.01 [-p ...]',
     "[OPTIONS] -p lr=0.1,0.01 [-p ...] -- COMMAND... {lr}",
@@ -35,9 +35,9 @@ PARAMETER: Option[tuple[str, ...]] = Option(
     Kind("a parameter such as -p lr 0.1 0.01", lambda text: (text,)), "NAME VALUE...", is_repeatable=True,
     is_greedy=True,
 )  # fmt: skip
-AGAIN: Option[bool] = Option(("--again",), "Queue also what is done already.")
-PRINT: Option[bool] = Option(("--print",), "Print all commands, one a line, and queue nothing.")
-QUIET: Option[bool] = Option(("-q", "--quiet"), "Print the name of the sweep only.")
+AGAIN: Option[bool] = Option(("--again",), "Also resubmit points that are done.")
+PRINT: Option[bool] = Option(("--print",), "Print all commands, one per line; submit nothing.")
+QUIET: Option[bool] = Option(("-q", "--quiet"), "Print only the name of the sweep.")
 OPTIONS: tuple[Option[object], ...] = (
     PARAMETER, *sweep_drafts.OPTIONS, AGAIN, PRINT, job_options.DRY_RUN, QUIET, options.JSON,
 )  # fmt: skip
@@ -57,8 +57,13 @@ ALSO_SHOWN = ("let go", "queued", "running", "held")
 
 def main(args: Args) -> None:
     """Queue the points of a sweep, or show them."""
-    asked = read(args)
+    asked = read(template_job.for_sweep(args, lambda: connection.connect(os.environ)))
     screen.say(*asked.sweep.notes)
+    if asked.sweep.is_adaptive and (args.has(PRINT) or args.has(AGAIN)):
+        word = "--print" if args.has(PRINT) else "--again"
+        raise UserError(
+            f"{word} expected points that are known in advance, got a search.", "See --dry-run and --trials."
+        )
     if args.has(PRINT):
         for line in asked.writer.lines(asked.points):
             print(line)
@@ -71,7 +76,7 @@ def main(args: Args) -> None:
     made = queue.post("/v1/sweeps", sweep_drafts.request(asked))
     screen.say(*device_hints.about_shell(queue.home, os.environ), *made["notes"])
     with _progress(asked.points.most) as tell:
-        counts = sweep_drafts.send(queue, asked, made["id"], again=args.has(AGAIN), tell=tell)
+        counts = sweep_drafts.submit(queue, asked, made["id"], again=args.has(AGAIN), tell=tell)
     _print_counts(asked, made, counts)
 
 
@@ -105,7 +110,7 @@ def _space(args: Args, before: Sequence[str]) -> tuple[Sweep, str | None]:
     is_file = len(before) == 1 and before[0].endswith(files.SUFFIXES) and len(before[0].split()) == 1
     if is_file:
         if typed:
-            raise UserError(f"-p and {before[0]} both say which parameters there are.", "Leave one of them out.")
+            raise UserError(f"-p and {before[0]} both define parameters.", "Leave one of them out.")
         return files.load(before[0]), before[0]
     if not typed:
         raise UserError(
@@ -160,7 +165,7 @@ def _progress(most: int) -> Iterator[Callable[[int], None]]:
         yield tell
     except BaseException:
         if sent:
-            screen.say(f"{sent:,} points were sent; the same command goes on from there.")
+            screen.say(f"{sent:,} points were submitted; run the same command again to continue.")
         raise
     finally:
         if is_shown:
@@ -175,19 +180,23 @@ def _print_counts(asked: sweep_drafts.SweepDraft, made: dict[str, Any], counts: 
     if asked.args.has(options.JSON):
         by_result = {word.replace(" ", "_"): counts.get(word, 0) for word in (*ALWAYS_SHOWN, *ALSO_SHOWN)}
         head = {"id": made["id"], "name": asked.name, "project": asked.project, "points": total}
+        if asked.sweep.is_adaptive:
+            head["trials"] = asked.sweep.trials
         screen.print_json(head | by_result)
     elif asked.args.has(QUIET):
         print(asked.name)
     else:
-        print(summary(total, counts))
+        print(summary(total, counts, asked.sweep.trials if asked.sweep.is_adaptive else None))
         name = screen.clean(asked.name)
         print(f"sweep {name}; dibs wait sweep:{name}; dibs results {name}", file=sys.stderr)
 
 
-def summary(total: int, counts: dict[str, int]) -> str:
-    """Return the counts of the points: `500 points: 0 new, 3 retried, 497 done`."""
+def summary(total: int, counts: dict[str, int], trials: int | None = None) -> str:
+    """Return the counts of the points: `500 points: 0 new, 3 retried, 497 done`; of a search those of its trials."""
     words = [*ALWAYS_SHOWN, *(word for word in ALSO_SHOWN if counts.get(word))]
     parts = ", ".join(f"{counts.get(word, 0):,} {word}" for word in words)
+    if trials is not None:
+        return f"{trials:,} trials: {parts}, {max(0, trials - total):,} to follow"
     return f"{total:,} point{'' if total == 1 else 's'}: {parts}"
 
 
@@ -195,6 +204,9 @@ def _rehearse(queue: connection.Client, asked: sweep_drafts.SweepDraft) -> None:
     """Print the first commands and their number; nothing is queued."""
     answer = queue.post("/v1/sweeps?dry_run=yes", sweep_drafts.request(asked))
     screen.say(*answer["notes"])
+    if asked.sweep.is_adaptive:
+        _rehearse_search(asked, is_new=answer["is_new"])
+        return
     points = asked.points
     first = list(islice(points, SHOWN + 1))
     lines = [asked.writer.line(point) for point in first[:SHOWN]]
@@ -203,9 +215,40 @@ def _rehearse(queue: connection.Client, asked: sweep_drafts.SweepDraft) -> None:
         screen.print_json({"name": asked.name, "points": points.most, "is_exact": points.is_exact, "commands": lines})
         return
     count = f"{most:,}" if most is not None else f"at most {points.most:,}"
-    what = "a new sweep" if answer["is_new"] else "a sweep that is there already: what is not done would be queued"
-    print(f"{count} point{'' if most == 1 else 's'} of {screen.clean(asked.name)}, {what}; nothing was queued.")
+    what = "a new sweep" if answer["is_new"] else "an existing sweep: unfinished points would be submitted"
+    print(f"{count} point{'' if most == 1 else 's'} of {screen.clean(asked.name)}, {what}; nothing was submitted.")
     for line in lines:
         print(f"  {screen.clean(line)}")
     if len(first) > SHOWN:
         print("  ..." if most is None else f"  ... and {most - SHOWN:,} more")
+
+
+def _rehearse_search(asked: sweep_drafts.SweepDraft, *, is_new: bool) -> None:
+    """Print the space of a search and its first commands; later ones depend on results."""
+    sweep = asked.sweep
+    lines = [asked.writer.line(point) for point in sweep_drafts.preview(asked, SHOWN)]
+    if asked.args.has(options.JSON):
+        screen.print_json({"name": asked.name, "trials": sweep.trials, "search": sweep.search, "commands": lines})
+        return
+    what = "a new search" if is_new else "a search that is there already: it would continue"
+    goal = "lowest" if sweep.goal != "maximize" else "highest"
+    print(f"{sweep.trials:,} trials of {screen.clean(asked.name)}, {what}; nothing was queued.")
+    print(f"  {sweep.search} looks for the {goal} {screen.clean(sweep.metric or '')}")
+    for name, text in _described(asked):
+        print(f"  {screen.clean(name)}: {screen.clean(text)}")
+    print("the first commands:" if is_new else "the first commands were:")
+    for line in lines:
+        print(f"  {screen.clean(line)}")
+
+
+def _described(asked: sweep_drafts.SweepDraft) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a space, and where their values lie."""
+    block = asked.sweep.space.blocks[0]
+    for axis in block.axes:
+        for name, column in zip(axis.names, axis.columns, strict=True):
+            ends = [value.text for value in islice(column, 4)]
+            more = "" if len(column) <= 4 else f", ... {column[len(column) - 1].text} ({len(column):,} values)"
+            yield name, ", ".join(ends) + more
+    for name, source in block.drawn.items():
+        low, high = source.at(0.0).text, source.at(1.0).text
+        yield name, f"{type(source).__name__.lower()}, {low} to {high}"

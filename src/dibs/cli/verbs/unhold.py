@@ -6,7 +6,7 @@ from dibs.cli import job_action
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Let held jobs wait for their turn again."
+SUMMARY = "Release held jobs into the queue."
 USAGE = ("[OPTIONS] SELECTOR...",)
 OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs unhold 12", "dibs unhold held")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 
 from dibs.cli import screen
 from dibs.client import connection, queries
@@ -11,7 +12,7 @@ from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.version import __version__
 
-SUMMARY = "Show the version of dibs, and of a running daemon if it differs."
+SUMMARY = "Show the version of dibs and of the running daemon."
 USAGE = ("[OPTIONS]",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs version", "dibs --version")
@@ -27,8 +28,9 @@ def main(args: Args) -> None:
         running = None
     theirs = running["version"] if running else None
     if args.has(options.JSON):
-        screen.print_json({"version": __version__, "daemon": theirs})
+        facts = {"python": platform.python_version(), "kernel": platform.release(), "machine": platform.machine()}
+        screen.print_json({"version": __version__, "daemon": theirs, **facts})
         return
     print(f"dibs {__version__}")
     if theirs not in (None, __version__):
-        print(screen.clean(f"daemon {theirs} (`dibs daemon restart` starts this one; running jobs go on)"))
+        print(screen.clean(f"daemon {theirs} (`dibs daemon restart` starts this one; running jobs continue)"))

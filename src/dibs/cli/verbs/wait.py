@@ -11,17 +11,17 @@ from datetime import datetime
 
 from dibs.cli import screen
 from dibs.client import connection, job_waits, queries
-from dibs.client.answers import HeldJobs, WaitSummary
-from dibs.errors import OnlyHeld, TimedOut
+from dibs.client.answers import WaitSummary
+from dibs.errors import TimedOut
 from dibs.foreground import signals
 from dibs.submission import options, times
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Wait for jobs: 0 if all are done, 1 if not, 6 if only held ones remain."
+SUMMARY = "Wait until jobs finish: exit 0 all succeeded, 1 some did not, 6 only held ones remain."
 USAGE = ("[OPTIONS] [SELECTOR...]",)
-TIMEOUT = Option(("--timeout",), "Give up after this long.", options.DURATION, "2h")
+TIMEOUT = Option(("--timeout",), "Stop waiting after this time (exit code 124).", options.DURATION, "2h")
 HELD = Option(
-    ("--held",), "When only held jobs remain: leave (exit code 6), or wait until they continue.",
+    ("--held",), "When only held jobs remain: leave (exit code 6) or wait.",
     options.one_of("leave", "wait"), "leave|wait",
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (TIMEOUT, HELD, options.JSON)
@@ -40,20 +40,15 @@ def main(args: Args) -> int:
         )
     if args.has(options.JSON):
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over", "held")})
-    if waited["held"]:
-        raise OnlyHeld(" ".join(_told(held) for held in waited["held"]))
+    job_waits.require_unheld(waited)
     if not waited["over"]:
         screen.say(f"{waited['total'] - waited['finished']} of {waited['total']} jobs are not finished yet.")
         return TimedOut.exit_code
     if args.words and not waited["total"]:
         screen.say("no job matches: nothing to wait for.")
     if waited["bad"] and sys.stderr.isatty():
-        screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad`")
+        screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad cancelled`")
     return 1 if waited["bad"] else 0
-
-
-def _told(held: HeldJobs) -> str:
-    return f"{held['jobs']:,} {'job is' if held['jobs'] == 1 else 'jobs are'} {held['reason']}. {held['hint']}"
 
 
 def _has_progress() -> bool:
@@ -86,7 +81,7 @@ def _progress() -> Iterator[Callable[[WaitSummary], None]]:
         # Start late: an earlier refusal is then printed as one line on a clean screen.
         progress.start()
         for task in progress.task_ids or [progress.add_task("", total=waited["total"], more="")]:
-            bad = f", {waited['bad']} not done" if waited["bad"] else ""
+            bad = f", {waited['bad']} failed" if waited["bad"] else ""
             more = f"{bad}{end(waited, screen.now())}"
             progress.update(task, completed=waited["finished"], total=waited["total"], more=more)
 

@@ -16,15 +16,15 @@ from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import users
 
-SUMMARY = "Open the page: prints a link that is good once, and over ssh the tunnel for it."
+SUMMARY = "Open the web page: print a one-time link and, over ssh, the tunnel command."
 USAGE = ("[OPTIONS]",)
-OPEN: Option[bool] = Option(("--open",), "Open it in the browser of this machine.")
+OPEN: Option[bool] = Option(("--open",), "Open the page in this machine's browser.")
 PORT = Option(
-    ("--port",), "The port to open here, or over ssh on your own computer; 0 for any that is free.",
+    ("--port",), "Port to listen on; over ssh, the port on your own computer. 0: any free port.",
     options.Kind("a port from 0 to 65535", options.whole(0, 65535).read), "PORT",
 )  # fmt: skip
-ROTATE: Option[bool] = Option(("--rotate",), "Sign all browsers out first; what they show ends now.")
-STOP: Option[bool] = Option(("--stop",), "Close the port; the next daemon does not open it either.")
+ROTATE: Option[bool] = Option(("--rotate",), "Sign out all browsers first.")
+STOP: Option[bool] = Option(("--stop",), "Close the port, also for future daemons.")
 OPTIONS: tuple[Option[object], ...] = (OPEN, PORT, ROTATE, STOP, options.JSON)
 EXAMPLES = ("dibs web", "dibs web --open", "dibs web --port 8080", "dibs web --rotate", "dibs web --stop")
 
@@ -53,7 +53,7 @@ def main(args: Args) -> None:
         if args.has(options.JSON):
             screen.print_json({"port": None, "address": None})
         else:
-            print("closed; no browser gets in but through ssh -L")
+            print("closed; browsers can connect only through ssh -L")
         return
     tunnel = tunnel_of(os.environ, users.own(), str(queue.socket_path), args.get(PORT))
     if tunnel is None or args.has(OPEN):
@@ -82,11 +82,13 @@ def _show(args: Args, answer: dict[str, Any], tunnel: Tunnel | None) -> None:
         return
     minutes = f"{answer['expires_in_s'] / 60:.0f} minutes"
     if tunnel:
-        screen.say("on your own computer, in a terminal that stays open (or with the name by which you call this one):")
+        screen.say(
+            "on your own computer, in a terminal that stays open (use the host name you normally use for this machine):"
+        )
         print(screen.clean(tunnel.command), flush=True)
-        screen.say("and then in its browser:")
+        screen.say("then open in its browser:")
     print(screen.clean(link), flush=True)
-    screen.say(f"it is good once, for {minutes}; `dibs web` makes another.")
+    screen.say(f"the link works once, within {minutes}; `dibs web` prints another.")
     if args.has(OPEN):
         _open(link)
 
@@ -99,4 +101,4 @@ def _open(link: str) -> None:
     import webbrowser
 
     if not webbrowser.open(link):
-        raise UserError("there is no browser here.", "Open the link yourself.")
+        raise UserError("no browser was found here.", "Open the link yourself.")

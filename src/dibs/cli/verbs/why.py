@@ -12,7 +12,7 @@ from dibs.client.answers import Why
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Say why a job waits, what would help, and when it may start."
+SUMMARY = "Explain why a job is waiting, what would help, and when it may start."
 USAGE = ("[OPTIONS] SELECTOR...",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs why 12", "dibs why @")
