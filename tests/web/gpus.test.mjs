@@ -1,5 +1,7 @@
 // Texts and charts of the pages about GPUs.
 import assert from "node:assert/strict";
+import * as strips from "../../src/dibs/web/pages/gpus/strip-columns.js";
+import { users } from "../../src/dibs/web/pages/people/shares.js";
 import { test } from "node:test";
 
 import * as gpuFacts from "../../src/dibs/web/pages/gpus/gpu-facts.js";
@@ -39,4 +41,20 @@ for (const [what, gpu, said] of [
 test("processes are shown with the known facts", () => {
   assert.equal(gpuFacts.processText({ pid: 7, user: "root", name: "python", memory: 2 * GIB }), "root: python (pid 7, 2 GB)");
   assert.equal(gpuFacts.processText({ pid: 7, user: null, name: null, memory: null }), "a process (pid 7)");
+});
+
+test("the strip of a GPU has the mean of each column, and nothing where nothing was read", () => {
+  const view = { from: 0, to: 4000_000 };
+  assert.deepEqual(strips.columns([100, 500, 1500, 3900], [10, 30, 50, null], view, 4), [20, 50, null, null]);
+  const day = { at: [100, 200], use: [5, 6], memory: [7, 8], power: [], temperature: [] };
+  assert.deepEqual(strips.near(day, 190), { use: 6, memory: 8 });
+  assert.deepEqual(strips.near(day, 900), { use: null, memory: null });
+});
+
+test("everybody is listed once, with GPUs, tickets and use without a lease", () => {
+  const gpu = (index, holders, more = {}) => ({ id: `G${index}`, index, holders, foreign: null, processes: [], ...more });
+  const held = (user, since, more = {}) => ({ user, uid: 1, pid: 1, job: null, since, vram: null, ...more });
+  const gpus = [gpu(0, [held("ann", "2026-01-02"), held("ann", "2026-01-01")]), gpu(1, [held("bob", null)]), gpu(2, [], { foreign: "used without a lease", processes: [{ user: "eve" }] }), gpu(3, [held(null, null, { uid: 7 })])];
+  const found = users(gpus, [{ user: "bob", gpus: 2 }, { user: "cat", gpus: 1 }]);
+  assert.deepEqual(found.map((one) => [one.user, one.gpus, one.waiting, one.foreign, one.since]), [["bob", 1, 2, [], null], ["ann", 1, 0, [], "2026-01-01"], ["uid 7", 1, 0, [], null], ["cat", 0, 1, [], null], ["eve", 0, 0, [2], null]]);
 });

@@ -17,6 +17,10 @@ test("only filled fields are sent", () => {
   assert.deepEqual(drafts.defaults(told({})), { gpus: 1 });
   const all = told({ gpus: "0", cwd: " /x ", like: "12", env: "A=1\n\nB=x=y", after: "7", priority: "10", time: "2h" });
   assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", like: 12, env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
+  const rare = told({ vram: "18G", retries: "2", tags: "paper, old", gpuIds: "0 2" });
+  assert.deepEqual(drafts.defaults(rare), { gpus: 1, vram: 18 * 1024 ** 3, retries: 2, tags: ["paper", "old"], gpu_ids: ["0", "2"] });
+  assert.throws(() => drafts.defaults(told({ vram: "18" })), /such as 18G/);
+  assert.throws(() => drafts.defaults(told({ retries: "-1" })), /got "-1"/);
   assert.throws(() => drafts.defaults(told({ gpus: "two" })), /got "two"/);
   assert.throws(() => drafts.defaults(told({ env: "A" })), /NAME=VALUE/);
 });
@@ -41,6 +45,12 @@ test("a value stays one shell word", () => {
   assert.throws(() => drafts.filled('echo "{x}"', { x: "a b" }, 0), /take the quotes/);
   assert.equal(drafts.filled("echo \\\" {x}", { x: "a b" }, 0), "echo \\\" 'a b'");
   assert.equal(drafts.filled("{{x}} {x}", { x: "1" }, 0), "{x} 1");
+});
+
+test("the first commands of a sweep are shown, without making all of them", () => {
+  const values = { x: Array.from({ length: 5000 }, (_, i) => i).join(","), y: "a,b" };
+  assert.deepEqual(drafts.firstCommands(told({ command: "{x} {y}", values })), ["0 a", "0 b", "1 a"]);
+  assert.deepEqual(drafts.firstCommands(told({ command: "{x}" })), []);
 });
 
 test("too many runs are refused", () => {

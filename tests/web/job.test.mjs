@@ -1,7 +1,7 @@
 // Texts of the page of one job.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { draftOf, eventWords, limit, lowUse, samples } from "../../src/dibs/web/pages/job/job-text.js";
+import { draftOf, endText, eventWords, explained, limit, lowUse, samples } from "../../src/dibs/web/pages/job/job-text.js";
 import { seconds } from "../../src/dibs/web/core/job-drafts.js";
 
 test("a time limit is written in the format of the dialog", () => {
@@ -12,9 +12,18 @@ test("a time limit is written in the format of the dialog", () => {
 test("a retry with changes starts with all options but masked values", () => {
   const job = {
     id: 12, environment: "login shell", command: "python train.py", gpus: 2, name: "vit", cwd: "/data", env: { LR: "1", API_KEY: "***" }, after: [{ id: 3, when: "done" }, { id: 4, when: "end" }],
-    priority: 10, time_limit_s: 7200,
+    priority: 10, time_limit_s: 7200, vram: 2 * 1024 ** 3, retries: 2, tags: ["a", "b"], request: { gpu_ids: ["0", "2"] },
   };
-  assert.deepEqual(draftOf(job), { command: "python train.py", gpus: "2", name: "vit", cwd: "/data", like: "12", env: "LR=1", after: "3,4", priority: "10", time: "2h" });
+  assert.deepEqual(draftOf(job), { command: "python train.py", gpus: "2", name: "vit", cwd: "/data", like: "12", env: "LR=1", after: "3,4", priority: "10", time: "2h", vram: "2048M", retries: "2", tags: "a, b", gpuIds: "0,2" });
+});
+
+test("ends and events are said in words, with GPUs by their number", () => {
+  assert.equal(endText({ exit_code: 1, signal: null, cause: "oom" }), "exit code 1, out of memory");
+  assert.equal(endText({ exit_code: null, signal: 9, cause: "signal" }), "killed by signal 9");
+  assert.equal(endText({ exit_code: null, signal: 15, cause: "timeout" }), "time limit reached");
+  const events = [{ kind: "Placed", detail: "GPU-a-1, GPU-b-2" }, { kind: "Ended", detail: "" }, { kind: "Moved", detail: "first" }];
+  const job = { attempts: [{ outcome: "failed", exit_code: 3, signal: null, cause: "exit" }] };
+  assert.deepEqual(explained(events, job, new Map([["GPU-a-1", 0], ["GPU-b-2", 5]])).map((one) => one.detail), ["on GPU 0, GPU 5", "failed: exit code 3", "first"]);
 });
 
 const minutes = (count) => Array.from({ length: count }, (_, i) => 60 * i);

@@ -1,5 +1,7 @@
 // Long lists: visible rows, their jobs, what is requested, and the selection.
 import assert from "node:assert/strict";
+import { completions } from "../../src/dibs/web/pages/jobs/completions.js";
+import { Grouped } from "../../src/dibs/web/pages/jobs/grouped-ids.js";
 import { test } from "node:test";
 import * as rowWindow from "../../src/dibs/web/components/row-window.js";
 import { Listed, Ranges, compact, newcomers } from "../../src/dibs/web/core/id-ranges.js";
@@ -169,4 +171,32 @@ test("visible rows are requested when missing, and again after a change", () => 
   rows.mark([]);
   rows.freshenedAt = -1e9;
   assert.deepEqual(rows.due().ids, [1, 2]);
+});
+
+test("sweeps and batches are one row each, whose jobs follow when it is open", () => {
+  const groups = [{ sweep: 3, batch: null, name: "lr", total: 3, counts: {}, ids: "2-4" }, { sweep: null, batch: 7, name: "b", total: 2, counts: {}, ids: "6,8" }, { sweep: null, batch: 9, name: "gone", total: 2, counts: {}, ids: "5,90" }];
+  const base = Ranges.parse("1-8", true);
+  const rows = (opened) => {
+    const list = new Grouped(base, groups, new Set(opened));
+    return Array.from({ length: list.length }, (_, n) => list.at(n));
+  };
+  assert.deepEqual(rows([]), [-2, 7, 5, -1, 1]);
+  assert.deepEqual(rows(["s3"]), [-2, 7, 5, -1, 4, 3, 2, 1]);
+  const list = new Grouped(base, groups, new Set(["b7"]));
+  assert.deepEqual(list.groupOf(-2)?.ids, [8, 6]);
+  assert.equal(list.groupOf(7), null);
+  assert.equal(list.indexOf(6), 2);
+  assert.equal(list.indexOf(4), -1);
+});
+
+test("the filter box completes words, states and what is known", () => {
+  const known = { tag: ["paper", "two words"], project: [], name: ["vit-*"], sweep: [{ id: 12, name: "lr" }] };
+  const texts = (text) => completions(text, known).map((one) => one.text);
+  assert.deepEqual(texts("s"), ["state:", "sweep:", "since:"]);
+  assert.deepEqual(texts("state:failed s"), ["sweep:", "since:"]);
+  assert.deepEqual(texts("state:fai"), ["failed", "bad"]);
+  assert.equal(completions("x state:failed,tim", known)[0].result, "x state:failed,timeout ");
+  assert.equal(completions("tag:two", known)[0].result, 'tag:"two words" ');
+  assert.deepEqual(completions("sweep:l", known).map((one) => [one.text, one.about]), [["12", "lr"]]);
+  assert.deepEqual(texts("colour:"), []);
 });

@@ -74,20 +74,57 @@ for (const [name] of Object.entries(lanes.RANGES)) {
   }
 }
 
-test("the summary says what is free, or when", () => {
+test("the headline says what is free, or when", () => {
   const line = [{ id: 1, gpus: 0, expected_start: range(10, 20) }, { id: 2, gpus: 1, expected_start: range(600, 840) }];
-  assert.equal(facts.nextFree([gpu({ state: "free" }), gpu()], line, [], NOW), "1 of 2 GPUs free");
-  assert.equal(facts.nextFree([gpu({ state: "free" }), gpu({ state: "free", reserved_for: 7 })], line, [], NOW), "1 of 2 GPUs free");
+  const free = (gpus, waiting, running) => facts.freeGpus(gpus, waiting, running, NOW);
+  assert.deepEqual(free([gpu({ state: "free" }), gpu()], line, []), { count: 1, more: "jobs start at once" });
+  assert.equal(free([gpu({ state: "free" }), gpu({ state: "free", reserved_for: 7 })], line, []).count, 1);
   assert.equal(facts.holder(gpu({ state: "free", reserved_for: 7 }), "me").text, "reserved for job 7");
-  assert.equal(facts.nextFree([gpu()], line, [], NOW), "GPU free in ~12 min");
+  assert.equal(facts.holder(gpu({ state: "free", kept_by: "max_gpus" }), "me").text, "free; max_gpus leaves it to others");
+  assert.deepEqual(free([gpu()], line, []), { count: 0, more: "next in ~12 min" });
   const job = { gpu_ids: ["A"], time_limit_s: 3600, started_at: at(-1800) };
-  assert.equal(facts.nextFree([gpu()], [], [job], NOW), "GPU free in 30 min at the latest");
-  assert.equal(facts.nextFree([gpu()], [], [], NOW), "no GPU free, and no time limit says when");
-  assert.equal(facts.nextFree([], [], [], NOW), "");
-  assert.equal(facts.nextStart([{ expected_start: null }, { expected_start: range(1080, 2400) }], NOW), "your next job starts in ~29 min (18–40 min)");
-  assert.equal(facts.nextStart([{ expected_start: range(0, 0) }], NOW), "your next job starts now");
-  assert.equal(facts.nextStart([{ id: 7, expected_start: null, unknown: null, reason: "held by you" }], NOW), "job 7 waits: held by you");
-  assert.equal(facts.nextStart([], NOW), "");
+  assert.equal(free([gpu()], [], [job]).more, "next in 30 min at the latest");
+  assert.equal(free([gpu()], [], []).more, "no time limit says when");
+  assert.deepEqual(free([], [], []), { count: 0, more: "" });
+  assert.deepEqual(facts.nextStart([{ id: 3, expected_start: null }, { id: 4, expected_start: range(1080, 2400) }], NOW), { value: "~29 min", more: "18–40 min, job 4", job: 4 });
+  assert.equal(facts.nextStart([{ id: 4, expected_start: range(0, 0) }], NOW).value, "now");
+  assert.deepEqual(facts.nextStart([{ id: 7, expected_start: null, unknown: null, reason: "held by you" }], NOW), { value: "unknown", more: "job 7: held by you", job: 7 });
+  assert.equal(facts.nextStart([], NOW).more, "nothing is waiting");
+});
+
+test("no card stands alone in the last row, whatever the number of GPUs", () => {
+  for (const most of [3, 4]) {
+    for (let cards = 2; cards <= 16; cards += 1) {
+      const columns = facts.columnsFor(cards, most);
+      assert.ok(columns <= most + 2 && (columns === 1 || cards % columns !== 1), `${cards} cards, ${most} columns: ${columns}`);
+    }
+  }
+  assert.deepEqual([1, 2, 4, 8, 6, 5, 7].map((cards) => facts.columnsFor(cards, 4)), [1, 2, 4, 4, 3, 3, 4]);
+});
+
+test("planned runs of a sweep that follow each other are one bar with a count", () => {
+  const plan = (job, gpus, from, to, sweep) => bar(job, gpus, from, to, { state: "queued", is_plan: true, sweep });
+  const bars = [bar(1, ["A"], -900, -10), plan(2, ["A"], 0, 100, "lr"), plan(3, ["A"], 100, 200, "lr"), plan(4, ["A"], 200, 300, null), plan(5, ["A"], 300, 400, "lr"), plan(6, ["B"], 0, 100, "lr")];
+  const all = lanes.collapsed(lanes.pieces({ ...TIMELINE, bars }, NOW));
+  assert.deepEqual(all.map((one) => [one.bar.job, one.lane, one.count]), [[1, 0, 1], [2, 0, 2], [6, 1, 1], [4, 0, 1], [5, 0, 1]]);
+  assert.equal(all[1].to, NOW + 200_000);
+  assert.equal(lanes.label(all[1]), "lr × 2");
+  assert.equal(lanes.label(all[0]), "j1");
+});
+
+test("a dense view has the used part of each column", () => {
+  const view = { from: NOW - 1000_000, to: NOW + 1000_000 };
+  const bars = [bar(1, ["A"], -1000, -500), bar(2, ["A"], -500, -250, { state: "failed" }), bar(3, ["B"], 0, 1000, { is_plan: true, state: "queued" })];
+  const found = lanes.density(lanes.pieces({ ...TIMELINE, bars }, NOW), view, 4, 2);
+  assert.deepEqual(found[0].map(({ done, bad }) => [done, bad]), [[1, 0], [0, 0.5], [0, 0], [0, 0]]);
+  assert.deepEqual(found[1].map((one) => one.plan), [0, 0, 1, 1]);
+});
+
+test("a label is cut with an ellipsis, or left out", () => {
+  const measure = (text) => text.length * 10;
+  assert.equal(lanes.fitted("llama-ft", 80, measure), "llama-ft");
+  assert.equal(lanes.fitted("llama-ft", 60, measure), "llama…");
+  assert.equal(lanes.fitted("llama-ft", 30, measure), "");
 });
 
 test("failures of a day are counted, with a plus when there may be more", () => {
@@ -99,12 +136,12 @@ test("failures of a day are counted, with a plus when there may be more", () => 
 
 test("users of a GPU are shown, the worst first; only jobs of our queue have a link", () => {
   const said = (more) => facts.holder(gpu(more), "me");
-  assert.deepEqual(said({ fault: "ECC", holders: [{ job: "3", user: "me" }] }), { text: "ECC", job: null, kind: "bad" });
-  assert.deepEqual(said({ holders: [{ job: "3", user: "me" }, { job: "4", user: "me" }] }), { text: "and 1 more", job: 3, kind: "" });
-  assert.deepEqual(said({ holders: [{ job: "3", user: "eve" }] }), { text: "leased by eve", job: null, kind: "quiet" });
+  assert.deepEqual(said({ fault: "ECC", holders: [{ job: "3", user: "me" }] }), { text: "ECC", job: null, kind: "unhealthy", since: null });
+  assert.deepEqual(said({ holders: [{ job: "3", user: "me" }, { job: "4", user: "me" }] }), { text: "and 1 more", job: 3, kind: "mine", since: null });
+  assert.deepEqual(said({ holders: [{ job: "3", user: "eve" }] }), { text: "leased by eve", job: null, kind: "leased", since: null });
   assert.equal(said({ holders: [{ job: null, user: "me", uid: 7 }] }).text, "leased by me");
   const blocked = { text: "blocked by eve (pid 7), who keeps its gate locked", fix: "`sudo kill 7` ends it." };
-  assert.deepEqual(said({ blocked }), { text: `${blocked.text}: sudo kill 7 ends it.`, job: null, kind: "bad" });
+  assert.deepEqual(said({ blocked }), { text: `${blocked.text}: sudo kill 7 ends it.`, job: null, kind: "blocked", since: null });
   assert.equal(said({ blocked, holders: [{ job: "3", user: "eve" }] }).text, "leased by eve");
   assert.equal(said({ foreign: "used without a lease by eve's python (pid 31337)" }).text, "in use outside the queue: eve's python (pid 31337)");
   assert.equal(said({ drained: "drained by root: fan" }).text, "drained by root: fan");

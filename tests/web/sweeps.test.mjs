@@ -2,7 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import * as series from "../../src/dibs/web/core/series.js";
+import { differences } from "../../src/dibs/web/pages/compare/differences.js";
 import * as axes from "../../src/dibs/web/pages/sweep/axes.js";
+import * as curveData from "../../src/dibs/web/pages/sweep/curve-data.js";
+import * as importance from "../../src/dibs/web/pages/sweep/importance.js";
+import * as plots from "../../src/dibs/web/pages/sweep/plots.js";
 import { viridis } from "../../src/dibs/web/core/viridis.js";
 import { csv } from "../../src/dibs/web/core/csv.js";
 import * as extension from "../../src/dibs/web/pages/sweep/extension.js";
@@ -54,9 +59,12 @@ test("an axis with one value has it in the middle", () => {
   assert.equal(axes.ticks(flat).length, 1);
 });
 
-test("ticks: every step has a label, a range its two ends", () => {
+test("ticks: every step has a label, a range round numbers, decades marks between them", () => {
   assert.deepEqual(axes.ticks(axes.axisOf("bs", [16, 32])), [{ at: 0, text: "16" }, { at: 1, text: "32" }]);
-  assert.deepEqual(axes.ticks(axes.axisOf("x", [0, 1, 2, 3, 4, 5, 6])).map((one) => one.text), ["0", "6"]);
+  assert.deepEqual(axes.ticks(axes.axisOf("x", [0, 1, 2, 3, 4, 5, 6])).map((one) => one.text), ["0", "2", "4", "6"]);
+  const log = axes.ticks(axes.axisOf("lr", [1e-5, 1e-4, 1e-3, 1e-2, 2e-2, 3e-2, 4e-2]));
+  assert.deepEqual(log.filter((one) => one.text).map((one) => one.text), ["1e-5", "1e-4", "1e-3", "0.01"]);
+  assert.ok(log.length > 25 && log.every((one) => one.at >= -1e-9 && one.at <= 1 + 1e-9));
   const many = axes.axisOf("name", Array.from({ length: 50 }, (_, i) => `model-${i}`));
   assert.deepEqual(axes.ticks(many).map((one) => one.text), ["model-0", "model-49"]);
 });
@@ -222,4 +230,92 @@ test("viridis begins dark and ends light", () => {
   assert.equal(viridis(0), "rgb(68 1 84)");
   assert.equal(viridis(1), "rgb(253 231 37)");
   assert.equal(viridis(7), viridis(1));
+});
+
+test("a young run or a broken one does not stretch the axis of the metric", () => {
+  const settled = [0.8, 0.82, 0.85, 0.87, 0.9, 0.91, 0.05];
+  const axis = axes.axisOf("acc", [...settled, 0.001], { isMeasured: true, settled });
+  assert.deepEqual([axis.low, axis.high], [0.8, 0.91]);
+  assert.equal(axes.placeOf(axis, 0.001), 0);
+  assert.ok(axes.isWithin(axis, 0.05, [0, 0.1]));
+  const young = axes.axisOf("acc", [0.1, 0.2], { isMeasured: true, settled: [] });
+  assert.deepEqual([young.low, young.high], [0.1, 0.2]);
+});
+
+test("round ticks, and scales without a few far points", () => {
+  assert.deepEqual(plots.ticks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
+  assert.deepEqual(plots.ticks(-3, 17, 4), [0, 5, 10, 15]);
+  assert.deepEqual(plots.ticks(2, 2), [2]);
+  assert.deepEqual(plots.logTicks(0.5, 8).filter((one) => one.isMajor).map((one) => one.value), [0.5, 1, 2, 5]);
+  const values = Array.from({ length: 1000 }, (_, i) => i / 1000);
+  const scale = plots.scaleOf([...values, 1e9], {});
+  assert.ok(scale.high < 1.1);
+  assert.ok(plots.scaleOf([...values, 1e9], { kept: [5] }).high > 5);
+  assert.equal(plots.placeOf({ low: 1, high: 100, isLog: true }, 10), 0.5);
+  assert.equal(plots.valueAt({ low: 1, high: 100, isLog: true }, 0.5), 10);
+  assert.deepEqual([1e-4, 0.25, 2000, 12_000, 0].map(plots.tickText), ["1e-4", "0.25", "2K", "12K", "0"]);
+});
+
+test("curves are smoothed without a pull to their first value", () => {
+  assert.deepEqual(series.smoothed([4, 2, 0], 0), [4, 2, 0]);
+  assert.deepEqual(series.smoothed([5, 5, 5], 0.9).map((one) => Number(one.toFixed(9))), [5, 5, 5]);
+  const found = series.smoothed([0, 10, 0, 10], 0.6);
+  assert.ok(found[1] > 5 && found[1] < 10 && found[2] < found[1]);
+});
+
+test("seeds have a mean and a deviation at each place where any of them is known", () => {
+  const curves = [{ index: 0, job: 1, x: [0, 10], y: [0, 10] }, { index: 1, job: 2, x: [0, 10], y: [2, 12] }, { index: 2, job: 3, x: [0, 20], y: [1, 1] }];
+  const [band, other] = curveData.bands(curves, [{ key: "a", indices: [0, 1] }, { key: "b", indices: [2] }, { key: "none", indices: [9] }]);
+  assert.equal(band.mean[0], 1);
+  assert.equal(band.mean.at(-1), 11);
+  assert.ok(Math.abs(band.high[0] - 1 - Math.SQRT2) < 1e-9);
+  assert.deepEqual([other.count, other.low[3]], [1, 1]);
+  assert.equal(curveData.valueAt(curves[0], 5), 5);
+  assert.equal(curveData.valueAt(curves[0], 11), null);
+});
+
+test("the pointer finds the curve that is nearest, also between its points", () => {
+  const drawn = [{ index: 7, xs: [0, 100], ys: [0, 100] }, { index: 8, xs: [0, 50, 100], ys: [50, 80, 50] }];
+  assert.equal(curveData.nearest(drawn, 50, 52, 20)?.index, 7);
+  assert.equal(curveData.nearest(drawn, 50, 78, 20)?.index, 8);
+  assert.equal(curveData.nearest(drawn, 10, 200, 20), null);
+});
+
+test("importance finds the parameter that matters, with its direction", () => {
+  const runs = Array.from({ length: 40 }, (_, i) => run(i, { lr: (i % 10) / 10, opt: i % 3 ? "a" : "b", seed: i }, { acc: (i % 10) / 10 }));
+  const found = importance.importance(runs, { metric: "acc", goal: "maximize", by: "last" });
+  assert.deepEqual(found.map((one) => one.name), ["lr", "opt"]);
+  assert.ok(found[0].share > 0.8 && found[0].trend > 0.99);
+  assert.ok(found[1].share < 0.3 && found[1].trend === null);
+  assert.deepEqual(importance.importance(runs.slice(0, 3), { metric: "acc", goal: "maximize", by: "last" }), []);
+});
+
+test("the best so far only improves, in the order in which runs ended", () => {
+  const ended = (index, minute, acc, state = "done") => run(index, { x: index }, { acc }, { state, finished_at: `2026-01-01T00:${String(minute).padStart(2, "0")}:00Z` });
+  const course = importance.bestSoFar([ended(0, 30, 0.5), ended(1, 10, 0.4), ended(2, 20, 0.3), ended(3, 5, 0.9, "failed")], { metric: "acc", goal: "maximize", by: "last" });
+  assert.deepEqual(course.map((one) => [one.run.index, one.best]), [[1, 0.4], [2, 0.4], [0, 0.5]]);
+});
+
+test("a heat map has the mean of each pair of values", () => {
+  const runs = [[1, "a", 2], [1, "a", 4], [2, "b", 6]].map(([x, y, acc], index) => run(index, { x, y }, { acc }));
+  const map = importance.heat(runs, { metric: "acc", goal: "maximize", by: "last" }, "x", "y");
+  assert.deepEqual([map.columns, map.rows], [["1", "2"], ["b", "a"]]);
+  assert.deepEqual(map.cells.map((row) => row.map((cell) => cell.mean)), [[null, 6], [3, null]]);
+});
+
+test("series of several jobs share one axis; after a restart the later steps count", () => {
+  assert.deepEqual(series.aligned([{ x: [1, 3], y: [10, 30] }, { x: [2, 3], y: [5, null] }]), { xs: [1, 2, 3], ys: [[10, null, 30], [null, 5, null]] });
+  const course = { at: ["2026-01-01T00:00:10Z", "2026-01-01T00:00:20Z", "2026-01-01T00:00:30Z"], steps: [1, 2, 1], values: [3, 2, 4] };
+  assert.deepEqual(series.overAxis(course, false), { x: [1], y: [4], axis: "step" });
+  assert.deepEqual(series.overAxis(course, true, Date.parse("2026-01-01T00:00:00Z") / 1000), { x: [10, 20, 30], y: [3, 2, 4], axis: "time" });
+  assert.equal(series.overAxis({ at: [null], steps: [null], values: [1] }, true).axis, "count");
+});
+
+test("differences between jobs are found in parameters, options, words and metrics", () => {
+  const job = (more) => ({ command: "python t.py --lr 0.1 --fast", params: null, report: null, cwd: "/a", gpus: 1, vram: null, cpus: null, mem: null, priority: 0, project: "p", tags: [], attempt: 1, environment: "", env: {}, ...more });
+  const rows = differences([job({}), job({ command: "python t.py --lr 0.2 bs=4", gpus: 2, report: { loss: 0.5 } })]);
+  assert.deepEqual(rows.map((row) => [row.name, ...row.values]), [["lr", "0.1", "0.2"], ["fast", "yes", ""], ["bs", "", "4"], ["GPUs", "1", "2"], ["loss", "", "0.5"], ["Command", "python t.py --lr 0.1 --fast", "python t.py --lr 0.2 bs=4"]]);
+  assert.deepEqual(differences([job({}), job({})]), []);
+  assert.ok(differences([job({}), job({})], true).some((row) => row.name === "Folder" && row.isEqual));
+  assert.deepEqual(differences([job({ params: { lr: 1 } }), job({ params: { lr: 2 } })])[0].values, ["1", "2"]);
 });

@@ -30,17 +30,21 @@ SWEEP = "<img onerror=window.hurt=1>"
 #: In a name of the fake driver a blank is written as "_", and a name has 95 characters at most.
 GPU_NAME = "<img_src=/static/none_onerror=window.hurt=1>"
 #: A log with all of them, and the results of colours and of a progress bar.
+COMPARE = "/compare?jobs=1,2"
 LOG, LOG_TEXT = "/job/1?tab=log", "red <b>bold</b>"
 #: A hostile text that each page must show.
 SHOWN = {
     LOG: LOG_TEXT,
     "/": PAYLOADS[1],
     "/jobs": PAYLOADS[1],
+    "/compare": "Choose two to eight jobs",
+    COMPARE: PAYLOADS[0],
     "/job/1": PAYLOADS[0],
     "/sweeps": SWEEP,
     "/sweep/1": SWEEP,
     "/gpus": GPU_NAME.replace("_", " "),
     "/gpu/0": GPU_NAME.replace("_", " "),
+    "/people": "Everyone on this machine",
     "/usage": PAYLOADS[1],
     "/settings": GPU_NAME.replace("_", " "),
 }
@@ -84,18 +88,18 @@ def paths() -> list[str]:
 def go(page: Page, path: str) -> None:
     """Go to a path, and wait until the hostile text of that page is visible: otherwise the test proves nothing."""
     page.goto("/".join(page.url.split("/")[:3]) + path)
-    expect(page.locator("main:not([aria-busy])").get_by_text(SHOWN[path]).first).to_be_visible()
+    expect(page.locator("main:not([aria-busy])").get_by_text(SHOWN[path]).locator("visible=true").first).to_be_visible()
 
 
 def test_every_page_is_visited() -> None:
-    assert {*paths(), LOG} == set(SHOWN)
+    assert {*paths(), LOG, COMPARE} == set(SHOWN)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_hostile_texts_stay_text_and_axe_finds_no_violation(scheme: str, queue: Bench, visits: Visits) -> None:
     """One visit for both: each costs a second, and hostile text must be readable too."""
     page = visits.enter(link_to(queue), color_scheme=scheme)
-    for path in (*paths(), LOG):
+    for path in (*paths(), LOG, COMPARE):
         go(page, path)
         assert complaints(page) == [], path
         assert page.evaluate("() => window.hurt") is None, path
@@ -108,6 +112,13 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page_at: PageAt) -> None:
     for path in paths():
         go(page, path)
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_no_page_is_longer_than_ten_screens_of_a_phone(page_at: PageAt) -> None:
+    page = page_at("/", viewport={"width": 390, "height": 844})
+    for path in (*paths(), LOG, COMPARE):
+        go(page, path)
+        assert page.evaluate("() => document.documentElement.scrollHeight") <= 10 * 844, path
 
 
 def test_keys_lead_to_every_page_and_are_listed(page_at: PageAt) -> None:

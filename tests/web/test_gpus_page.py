@@ -52,7 +52,7 @@ def test_settings_and_the_doctor_are_shown(queue: Bench, page_at: PageAt) -> Non
     page = page_at("/settings")
     expect(page.get_by_role("table", name="Checks").locator("tbody tr").first).to_be_visible()
     expect(page.get_by_role("table", name="Settings").get_by_text("max_jobs_per_gpu", exact=True)).to_be_visible()
-    page.get_by_role("button", name="dark", exact=True).click()
+    page.get_by_role("button", name="Dark", exact=True).click()
     assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
 
 
@@ -76,7 +76,7 @@ def test_the_browser_shows_notifications_if_enabled(queue: Bench, visits: Visits
     context.add_init_script(f"({NOTICED})()")
     page = visits.enter(link_to(queue), "/settings", context)
     expect(page.get_by_role("status").get_by_text("live", exact=True)).to_be_visible()
-    box = page.get_by_label("Tell me when a job ends while I do not look at this page")
+    box = page.get_by_label("Notify me when a job finishes")
     expect(box).not_to_be_checked()
     page.evaluate("() => { window.answer = 'denied'; }")
     box.click()
@@ -95,6 +95,42 @@ def test_the_browser_shows_notifications_if_enabled(queue: Bench, visits: Visits
     page.evaluate("() => show('visible')")
     expect(page).to_have_title(re.compile("^Settings"))
     assert not page.evaluate("() => document.getElementById('icon').href").endswith("/static/icon-failed.svg")
+
+
+def test_everyone_on_the_machine_is_shown_with_leases_and_tickets(queue: Bench, page_at: PageAt) -> None:
+    running = queue.long_job(gpus=4, time_limit_s=7200, name="held")
+    waiting = queue.add("true", gpus=2)
+    page = page_at("/people")
+    people = page.get_by_role("table", name="People").locator("tbody tr")
+    expect(people).to_have_count(1)
+    expect(people).to_contain_text(re.compile("you.*4 GPUs.*2 GPUs"))
+    leases = page.get_by_role("table", name="GPUs in use").locator("tbody tr")
+    expect(leases).to_have_count(4)
+    expect(leases.first.get_by_role("link", name=f"#{running}")).to_be_visible()
+    expect(leases.first).to_contain_text(re.compile(r"\d\d:\d\d.*\d\d:\d\d"))
+    tickets = page.get_by_role("table", name="Waiting on this machine").locator("tbody tr")
+    expect(tickets.first).to_contain_text("2 GPUs")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert complaints(page) == []
+    queue.cancel(waiting)
+    queue.cancel(running, grace_s=0)
+    expect(page.get_by_text("Nobody waits for a GPU.")).to_be_visible()
+
+
+def test_the_day_of_each_gpu_is_a_strip_with_its_jobs(queue: Bench, page_at: PageAt) -> None:
+    job = queue.long_job(gpus=1, name="striped")
+    page = page_at("/gpus")
+    strips = page.get_by_role("img", name=re.compile("Use, memory and jobs of each GPU"))
+    expect(strips).to_be_visible()
+    index = queue.job(job)["gpu_indices"][0]
+    box = strips.bounding_box()
+    assert box is not None
+    # The job has just begun: a pixel at the right end; the strip ends at the next five minutes.
+    for x in range(1, 12):
+        page.mouse.move(box["x"] + box["width"] - x, box["y"] + index * 52 + 30)
+    expect(page.locator(".strips .card")).to_contain_text(f"GPU {index}")
+    queue.cancel(job, grace_s=0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -70,10 +70,10 @@ def test_a_long_log_is_shown_at_once_and_searched_completely(long_log: int, page
     expect(line(page, 123499)).to_be_in_viewport()
     page.keyboard.press("Enter")
     expect(page.get_by_text("1/111", exact=True)).to_be_visible()
-    page.get_by_role("button", name="Only these").click()
+    page.get_by_role("button", name="Only matching lines").click()
     expect(line(page, 1235)).to_have_count(0)
     expect(line(page, 12340)).to_be_in_viewport()
-    page.get_by_role("button", name="Only these").click()
+    page.get_by_role("button", name="Only matching lines").click()
     page.get_by_role("button", name="First traceback").click()
     expect(line(page, LINES + 1)).to_be_in_viewport()
 
@@ -142,7 +142,7 @@ def test_each_attempt_has_its_own_log_and_row(queue: Bench, page_at: PageAt) -> 
     page.get_by_label("Attempt").select_option("1")
     expect(line(page, 1)).to_have_text("1attempt 1")
     page.get_by_role("link", name="Attempts (2)").click()
-    expect(page.get_by_role("table").get_by_text("exit 1")).to_have_count(2)
+    expect(page.get_by_role("table").get_by_text("exit code 1")).to_have_count(2)
     page.get_by_role("link", name="Events").click()
     expect(page.get_by_role("cell", name="retry asked")).to_be_visible()
 
@@ -155,7 +155,69 @@ def test_every_tab_is_accessible(queue: Bench, page_at: PageAt, colours: str) ->
     page = page_at(shown(job_id), color_scheme=colours)
     expect(line(page, 3)).to_be_visible()
     assert complaints(page) == []
-    for key, sight in (("2", "Reported"), ("3", "LR=1"), ("4", "how it ended"), ("5", "who and why")):
+    for key, sight in (("2", "loss"), ("3", "LR=1"), ("4", "How it ended"), ("5", "failed: exit code 1")):
         page.keyboard.press(key)
         expect(page.get_by_text(sight).first).to_be_visible()
         assert complaints(page) == []
+
+
+FAILS = (
+    "for n in $(seq 200); do echo line $n; done; python3 -c 'raise ValueError(\"no such data\")'; "
+    "for n in $(seq 200); do echo bye; done; exit 1"
+)
+
+
+def test_a_failed_job_opens_at_its_traceback_with_the_reason_on_top(queue: Bench, page_at: PageAt) -> None:
+    job_id = queue.add(FAILS, gpus=0, name="broken")
+    queue.until(job_id)
+    page = page_at(shown(job_id), viewport={"width": 1440, "height": 900})
+    expect(page.get_by_role("note", name="Last line")).to_be_visible()
+    expect(page.get_by_text("exit code 1").first).to_be_visible()
+    expect(page.get_by_text("Traceback (most recent call last)")).to_be_in_viewport()
+    expect(line(page, 1)).to_have_count(0)
+
+
+def test_metrics_stand_beside_the_log_over_steps_or_time(queue: Bench, page_at: PageAt) -> None:
+    line_of = """printf '{"at": "%s", "step": %s, "loss": 0.%s}\\n' "$(date -u +%FT%T.%3NZ)" $((n * 100)) $n"""
+    job_id = queue.add(f'for n in 1 2 3; do {line_of} >> "$DIBS_REPORT"; done', gpus=0)
+    assert queue.until(job_id)["state"] == "done"
+    page = page_at(shown(job_id), viewport={"width": 1440, "height": 900})
+    chart = page.get_by_role("img", name="loss over steps, last 0.3")
+    expect(chart).to_be_visible()
+    expect(page.get_by_role("region", name="Log")).to_be_visible()
+    page.get_by_role("button", name="Log scale").click()
+    page.get_by_label("Smoothing").select_option("light")
+    page.get_by_role("button", name="time", exact=True).click()
+    expect(page.get_by_role("img", name="loss over time, last 0.3")).to_be_visible()
+    assert re.search("x=time", page.url)
+    assert complaints(page) == []
+    # On a narrow screen it has the tab for itself.
+    page.set_viewport_size({"width": 900, "height": 900})
+    expect(page.get_by_role("img", name="loss over time, last 0.3")).to_have_count(0)
+
+
+def test_a_running_job_is_duplicated(queue: Bench, page_at: PageAt) -> None:
+    job_id = queue.long_job(name="going", gpus=0)
+    page = page_at(shown(job_id))
+    expect(page.get_by_role("button", name="Retry with changes")).to_have_count(0)
+    page.get_by_role("button", name="Duplicate").click()
+    expect(page.get_by_role("dialog", name="New job").get_by_label("Name")).to_have_value("going")
+    queue.cancel(job_id, grace_s=0)
+
+
+def test_jobs_are_compared(queue: Bench, page_at: PageAt) -> None:
+    ids = [queue.add(f"echo output {n}; : --lr 0.{n}", gpus=0, name="compared", tags=["c"]) for n in (1, 2)]
+    for job_id in ids:
+        queue.until(job_id)
+    page = page_at("/jobs?name=compared")
+    for job_id in ids:
+        page.locator(f"#row-{job_id} .check").click()
+    page.get_by_role("link", name="Compare", exact=True).click()
+    table = page.get_by_role("table", name="What differs")
+    expect(table.get_by_role("row", name="lr 0.1 0.2")).to_be_visible()
+    expect(table.get_by_role("row", name="Tags")).to_have_count(0)
+    page.get_by_role("button", name="Also what is equal").click()
+    expect(table.get_by_role("row", name="Tags")).to_have_count(1)
+    for n, job_id in enumerate(ids, 1):
+        expect(page.get_by_role("region", name=f"End of the log of job {job_id}")).to_contain_text(f"output {n}")
+    assert complaints(page) == []

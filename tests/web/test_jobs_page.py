@@ -26,11 +26,11 @@ def test_a_filter_is_in_the_address_and_survives_a_reload(queue: Bench, page_at:
     expect(page).to_have_url(re.compile("tag=kept.*sort=-submitted"))
     page.reload()
     expect(page.get_by_text("2 jobs", exact=True)).to_be_visible()
-    expect(page.get_by_role("searchbox")).to_have_value("name:vit* tag:kept cmd:true")
+    expect(page.locator("#filter")).to_have_value("name:vit* tag:kept cmd:true")
     expect(page.get_by_role("columnheader", name="submitted")).to_have_attribute("aria-sort", "descending")
     page.get_by_role("button", name="Remove name:vit*").click()
     expect(page.get_by_text("3 jobs", exact=True)).to_be_visible()
-    page.get_by_role("searchbox").fill("colour:red")
+    page.locator("#filter").fill("colour:red")
     expect(page.get_by_text("there is no filter colour:")).to_be_visible()
 
 
@@ -91,10 +91,11 @@ def test_columns_are_remembered_and_jobs_exported(queue: Bench, page_at: PageAt,
     queue.until(job_id)
     page = page_at("/jobs?project=files")
     page.get_by_text("Columns").click()
-    page.get_by_label("priority").check()
+    page.get_by_label("Priority").check()
     expect(page.get_by_role("gridcell", name="7", exact=True)).to_be_visible()
     page.reload()
     expect(page.get_by_role("gridcell", name="7", exact=True)).to_be_visible()
+    page.get_by_text("Export").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
     download.value.save_as(tmp_path / "jobs.csv")
@@ -114,3 +115,63 @@ def test_the_table_is_accessible(queue: Bench, page_at: PageAt, colours: str) ->
     expect(page.get_by_role("link", name="seen")).to_be_visible()
     assert complaints(page) == []
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_sweeps_and_batches_are_one_row_that_opens(queue: Bench, page_at: PageAt) -> None:
+    done = queue.cli("sweep", "true {x}", "--name", "grouped", "-g", "0", "-p", "x=1,2,3")
+    assert done.returncode == 0, done.stderr
+    queue.wait_all()
+    page = page_at("/jobs")
+    row = page.locator(".group-row", has_text="grouped")
+    expect(row).to_contain_text("3 jobs")
+    runs = [job["id"] for job in queue.jobs("sweep:grouped")]
+    expect(page.locator(f"#row-{runs[0]}")).to_have_count(0)
+    row.get_by_role("button", name="Jobs of grouped").click()
+    expect(page.locator(f"#row-{runs[0]}")).to_be_visible()
+    row.locator(".check").click()
+    expect(page.get_by_text("3 jobs selected")).to_be_visible()
+    assert complaints(page) == []
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_role("button", name="Group sweeps and batches").click()
+    expect(row).to_have_count(0)
+    page.reload()
+    expect(page.locator(f"#row-{runs[0]}")).to_be_visible()
+    expect(row).to_have_count(0)
+
+
+def test_the_filter_is_completed_by_keyboard(queue: Bench, page_at: PageAt) -> None:
+    queue.until(queue.add("false", gpus=0, name="sad"))
+    page = page_at("/jobs")
+    box = page.get_by_label("Filter")
+    box.click()
+    box.press_sequentially("sta")
+    expect(page.get_by_role("option", name="state:")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    box.press_sequentially("fai")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("state=failed"))
+    expect(box).to_have_value(re.compile("^state:failed"))
+    # A state that a button stands for has no chip beside it; this one has.
+    expect(page.get_by_role("button", name="Remove state:failed")).to_be_visible()
+    page.get_by_role("group", name="State").get_by_role("button", name="Failed").click()
+    expect(page).to_have_url(re.compile("state=bad"))
+    expect(page.get_by_role("button", name=re.compile("^Remove"))).to_have_count(0)
+
+
+def test_a_view_is_saved_with_its_filter_and_columns(queue: Bench, page_at: PageAt) -> None:
+    queue.until(queue.add("true", gpus=0, name="viewed", priority=3))
+    page = page_at("/jobs?name=viewed&sort=name")
+    page.get_by_text("Columns").click()
+    page.get_by_label("Priority").check()
+    page.keyboard.press("Escape")
+    page.get_by_text("Views").click()
+    page.get_by_role("button", name="Save this view…").click()
+    page.get_by_role("dialog", name="Save this view").get_by_label("Name").fill("mine")
+    page.keyboard.press("Enter")
+    page.goto("/".join(page.url.split("/")[:3]) + "/jobs")
+    page.get_by_text("Views").click()
+    page.get_by_role("button", name="mine", exact=True).click()
+    expect(page).to_have_url(re.compile(r"name=viewed&sort=name$"))
+    expect(page.get_by_role("columnheader", name="Priority")).to_be_visible()

@@ -29,7 +29,7 @@ def test_an_empty_queue_shows_the_first_command(bench: Bench, visits: Visits) ->
     page = visits.enter(link_to(bench))
     expect(page.get_by_text("dibs add -g 1 python train.py", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="GPUs")).to_be_visible()
-    expect(page.get_by_text("4 of 4 GPUs free")).to_be_visible()
+    expect(page.get_by_role("list", name="In short")).to_contain_text("GPUs free 4 of 4 jobs start at once")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert complaints(page) == []
@@ -43,9 +43,9 @@ def test_running_waiting_and_failed_jobs_are_shown(bench: Bench, visits: Visits)
     first, second, third = (bench.add("true", name=f"waits-{n}") for n in range(3))
     page = visits.enter(link_to(bench))
 
-    expect(page.get_by_role("list", name="In short")).to_contain_text("1 running")
-    expect(page.get_by_role("list", name="In short")).to_contain_text("3 queued")
-    expect(page.get_by_role("list", name="In short")).to_contain_text("1 failed in 24 h")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("Running 1 on 4 GPUs")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("Queued 3")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("Failed in 24 h 1")
     expect(page.locator(".gpus").get_by_role("link", name=f"#{running}").first).to_be_visible()
     expect(page.get_by_role("table", name="Timeline")).to_contain_text(f"#{running}")
     expect(page.get_by_role("table", name="Timeline")).to_contain_text(re.compile(r"by .*\d\d:\d\d"))
@@ -72,9 +72,46 @@ def test_running_waiting_and_failed_jobs_are_shown(bench: Bench, visits: Visits)
     page.get_by_role("button", name=f"Retry job {bad}").click()
     assert wait_for(lambda: bench.job(bad)["attempt"] == 2)
 
+    page.locator("summary", has=page.locator(".icon-more")).click()
     page.get_by_role("button", name="Pause queue").click()
-    expect(page.get_by_role("button", name="Resume queue")).to_be_visible()
+    dialog = page.get_by_role("dialog", name="Pause the queue?")
+    expect(dialog).to_contain_text(
+        re.compile("queued jobs will not start until you resume the queue. .* running jobs? continues?. Other users")
+    )
+    assert not bench.client.get("/v1/queue")["paused"]
+    dialog.get_by_role("button", name="Pause queue").click()
+    expect(page.get_by_text("The queue is paused: running jobs continue, nothing new starts.").first).to_be_visible()
     assert bench.client.get("/v1/queue")["paused"]
+    page.get_by_role("button", name="Resume", exact=True).click()
+    assert wait_for(lambda: not bench.client.get("/v1/queue")["paused"])
+
+
+def test_every_page_offers_a_new_job_search_and_help(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    page = visits.enter(link_to(bench))
+    for path in ("/", "/jobs", "/sweeps", "/gpus", "/usage", "/settings"):
+        page.goto("/".join(page.url.split("/")[:3]) + path)
+        page.get_by_role("button", name="New job").click()
+        page.get_by_role("dialog", name="New job").get_by_role("button", name="Close").click()
+        expect(page.get_by_role("button", name="Search (Ctrl K)")).to_be_visible()
+        expect(page.get_by_role("button", name="Keyboard shortcuts (?)")).to_be_visible()
+    expect(page.locator("header .host")).to_have_text(re.compile(r"^dibs · \S+"))
+
+
+def test_gpu_cards_have_one_height_and_the_edge_of_their_state(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    running = bench.long_job(gpus=1, time_limit_s=3600)
+    bench.client.post(
+        "/v1/gpus/3/drain", {"reason": "a reason that is much longer than the room that a card has for it"}
+    )
+    page = visits.enter(link_to(bench), viewport={"width": 1024, "height": 800})
+    expect(page.locator(".gpu.is-mine").get_by_role("link", name=f"#{running}")).to_be_visible()
+    expect(page.locator(".gpu.is-mine").get_by_role("img", name=re.compile("of 1h00m$"))).to_be_visible()
+    expect(page.locator(".gpu.is-drained")).to_have_count(1)
+    expect(page.locator(".gpu.is-free")).to_have_count(2)
+    boxes = page.locator(".gpus > li").evaluate_all("all => all.map((one) => one.getBoundingClientRect().toJSON())")
+    assert len({round(box["height"]) for box in boxes}) == 1
+    assert len({round(box["top"]) for box in boxes}) in (1, 2)
 
 
 def test_keys_lead_everywhere(bench: Bench, visits: Visits) -> None:
@@ -89,7 +126,8 @@ def test_keys_lead_everywhere(bench: Bench, visits: Visits) -> None:
     page.keyboard.press("j")
     expect(page.get_by_role("link", name="Jobs", exact=True)).to_have_attribute("aria-current", "page")
     page.keyboard.press("Control+k")
-    page.get_by_role("combobox").fill("needle")
+    # The page of jobs has a combobox of its own, as soon as it is loaded.
+    page.get_by_role("dialog").get_by_role("combobox").fill("needle")
     expect(page.get_by_role("option", name=f"#{job} needle")).to_be_visible()
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/job/{job}")

@@ -18,6 +18,7 @@ TOLD = [
     {"command": "true", "gpus": "2", "name": "a name", "cwd": "/tmp", "env": "A=1\nB=it's x=y", "priority": "-10"},
     {"command": "echo \"$HOME\" '\\'' \\", "gpus": "0", "time": "1d12h"},
     {"command": "true --flag; false", "gpus": "1", "priority": "100"},
+    {"command": "true", "vram": "2G", "retries": "3", "tags": "a, b", "gpuIds": "1,2"},
 ]
 KEYS = ("command", "gpus", "name", "cwd", "env", "priority", "time_limit_s")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from bench import Bench
+from bench import Bench, wait_for
 from visitor import PageAt, complaints
 
 #: Six parameters times two seeds; at the end the metric is best for a=3, on the way there it was best for a=0.
@@ -30,6 +30,11 @@ def swept(queue: Bench) -> Bench:
 def rows(page: Page) -> list[str]:
     """Return the text of the table's rows."""
     return page.get_by_role("table", name=re.compile("^Runs")).locator("tbody tr").all_inner_texts()
+
+
+def more(page: Page) -> None:
+    """Open the menu of the sweep."""
+    page.locator("main summary").click()
 
 
 def test_the_list_of_sweeps_links_to_the_sweep(swept: Bench, page_at: PageAt) -> None:
@@ -70,11 +75,12 @@ def test_runs_are_compared_by_their_last_best_or_mean_value(swept: Bench, page_a
 def test_a_brush_filters_the_table_and_stays_in_the_link(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
     expect(page.locator("tbody tr")).to_have_count(12)
-    canvas = page.locator(".parallel canvas")
+    canvas = page.locator(".parallel canvas:not(.over)")
+    canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
     assert box is not None
     # Along the last axis, the metric, from its top to a little below.
-    x = box["x"] + box["width"] - 54
+    x = box["x"] + box["width"] - 96
     page.mouse.move(x, box["y"] + 5)
     page.mouse.down()
     page.mouse.move(x, box["y"] + 60, steps=4)
@@ -110,10 +116,80 @@ def test_seeds_are_grouped_with_mean_and_deviation(swept: Bench, page_at: PageAt
     expect(table.locator("tbody tr").first).to_contain_text("10.15 ± 0.07071")
 
 
+#: A sweep whose runs report a curve each: the loss falls to `a` plus a little of the seed.
+REPORTS = (
+    "for n in 1 2 3 4 5 6 7 8 9 10; do "
+    'printf \'{"step": %s, "loss": %s}\\n\' $n $(({a} * 10 + 40 / n + {seed})) >> $DIBS_REPORT; done'
+)
+
+
+@pytest.fixture(scope="module")
+def curved(queue: Bench) -> Bench:
+    """A queue with a finished sweep that has curves, and one run of it that failed."""
+    done = queue.cli(
+        *("sweep", f"mkdir -p $(dirname $DIBS_REPORT); {REPORTS}; [ {{a}}{{seed}} != 52 ]", "--name", "curves"),
+        *("--metric", "loss=loss (never)", "--goal", "min", "-g", "0", "-p", "a=1,2,3,4,5", "-p", "seed=1,2"),
+    )
+    assert done.returncode == 0, done.stderr
+    queue.wait_all()
+    return queue
+
+
+def test_curves_of_all_runs_are_drawn_and_lead_to_their_jobs(curved: Bench, page_at: PageAt) -> None:
+    """By its name too: that is what a job knows of its sweep."""
+    page = page_at("/sweep/curves")
+    picture = page.get_by_role("img", name="loss of 10 runs over steps")
+    expect(picture).to_be_visible()
+    drawn = "canvas => canvas.nextElementSibling.getContext('2d').getImageData(0, 0, 900, 360).data.join()"
+    first = wait_for(lambda: picture.evaluate(drawn))
+    for name in ("Log scale", "strong", "Mean ± sd over seeds", "time"):
+        if name == "strong":
+            page.get_by_label("Smoothing").select_option(name)
+        else:
+            page.get_by_role("button", name=name, exact=True).click()
+        if name != "time":
+            wait_for(lambda before=first: picture.evaluate(drawn) != before)
+            first = picture.evaluate(drawn)
+    # Lines without a time have no place on that axis.
+    expect(page.get_by_text("No run has reported loss over time")).to_be_visible()
+    page.get_by_role("button", name="step", exact=True).click()
+    assert "y=log" in page.url
+    assert "bands=1" in page.url
+    page.goto(page.url.split("?")[0])
+    box = picture.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 14, box["y"] + box["height"] / 2)
+    expect(page.locator(".plot .card")).to_contain_text(re.compile(r"^#\d+ · step \d+ · loss \d"))
+    expect(page.locator("tr.pointed")).to_have_count(1)
+    page.mouse.click(box["x"] + box["width"] - 14, box["y"] + box["height"] / 2)
+    expect(page).to_have_url(re.compile(r"/job/\d+$"))
+
+
+def test_importance_best_so_far_and_a_heat_map_are_shown(curved: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/curves")
+    expect(page.get_by_role("list", name="Parameter importance")).to_contain_text(re.compile(r"a ↗\s*\d+ %"))
+    expect(page.get_by_role("img", name=re.compile("Best loss after each of 9 finished runs"))).to_be_visible()
+    page.get_by_role("button", name="Heat map").click()
+    heat = page.get_by_role("region", name="Heat map")
+    expect(heat.locator("td").filter(has_text="(1)")).to_have_count(9)
+    expect(heat.get_by_text("no run")).to_have_count(1)
+    assert complaints(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert complaints(page) == []
+
+
+def test_finished_runs_are_ranked_apart_from_failed_ones(curved: Bench, page_at: PageAt) -> None:
+    page = page_at("/sweep/curves")
+    expect(page.get_by_role("table", name="Runs").locator("tbody tr")).to_have_count(9)
+    expect(page.get_by_role("table", name="Failed and cancelled").locator("tbody tr")).to_have_count(1)
+    expect(page.get_by_role("button", name="Retry failed (1)")).to_be_visible()
+
+
 def test_the_table_is_exported_as_csv(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
+    more(page)
     with page.expect_download() as coming:
-        page.get_by_role("button", name="download CSV").click()
+        page.get_by_role("button", name="Download CSV").click()
     assert coming.value.suggested_filename == "depths.csv"
     with Path(coming.value.path()).open(newline="") as file:
         found = list(csv.DictReader(file))
@@ -138,7 +214,8 @@ def test_the_best_run_is_repeated_with_new_seeds(queue: Bench, page_at: PageAt) 
     queue.wait_all()
     page = page_at(f"/sweep/{own}")
     expect(page.locator("tbody tr")).to_have_count(4)
-    page.get_by_role("button", name="rerun best × 5 seeds").click()
+    more(page)
+    page.get_by_role("button", name="Rerun best × 5 seeds").click()
     expect(page.get_by_text(re.compile("Queued 5 runs like job .*, with seed 2 to 6"))).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(9)
     ended = [job for job in queue.wait_all() if job["sweep"] == "again"][4:]
@@ -153,8 +230,13 @@ def test_a_grid_is_extended(queue: Bench, page_at: PageAt) -> None:
     (own,) = [one["id"] for one in queue.client.get("/v1/sweeps", [("name", "wider")])["sweeps"]]
     queue.wait_all()
     page = page_at(f"/sweep/{own}")
-    expect(page.get_by_role("button", name="rerun best × 5 seeds (it has no seed parameter)")).to_be_disabled()
-    page.get_by_role("button", name="extend the grid").click()
+    # Buttons that do not apply are not there: no seed, nothing failed, nothing left.
+    more(page)
+    expect(page.get_by_role("button", name="Download CSV")).to_be_visible()
+    for name in ("Rerun best", "Retry failed", "Stop the rest"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Extend the grid").click()
     dialog = page.get_by_role("dialog", name="Extend wider")
     expect(dialog.get_by_label("Values of opt")).to_have_value("sgd, adam")
     expect(dialog.get_by_role("button", name="Queue 0 runs")).to_be_disabled()

@@ -1,17 +1,18 @@
 // The page: starts the session and the stream, and draws the header and the page of the path.
-import { Command, Problem } from "./components/common.js";
+import { Command, Menu, Problem } from "./components/common.js";
 import * as dialogs from "./components/dialogs.js";
+import { Icon, IconButton, Mark } from "./components/icons.js";
 import * as jobActions from "./components/job-actions.js";
 import * as lazy from "./components/lazy.js";
 import * as toasts from "./components/toasts.js";
-import { clock, span } from "./core/format.js";
+import { clock, plural, span } from "./core/format.js";
 import * as keys from "./core/keys.js";
 import * as router from "./core/router.js";
 import * as session from "./core/session.js";
 import * as state from "./core/state.js";
 import * as themes from "./core/themes.js";
 import { ROUTES, find } from "./routes.js";
-import { effect, html, render, useEffect, useState } from "./vendor/ui.js";
+import { effect, html, render, useEffect, useRef, useState } from "./vendor/ui.js";
 
 /** @typedef {(props: any) => any} Component */
 
@@ -25,28 +26,50 @@ function App() {
     <${toasts.Toasts} />`;
 }
 
-/** The top of every page: host, navigation, whether the page is live, the pause button, the user. */
+/** The top of every page: the machine, navigation, whether the page is live, search, a new job, and a menu. */
 function Header() {
   const { value: hello } = state.hello;
   const lit = find(router.place.value.path)?.route;
   const isPaused = state.queue.value.paused;
+  const current = useRef(/** @type {HTMLAnchorElement | null} */ (null));
+  // On a phone the tabs scroll: the current one is to be seen.
+  useEffect(() => current.current?.scrollIntoView({ block: "nearest", inline: "center" }), [lit]);
   return html`<header class="top">
-    <a class="host" href="/">${hello?.host ?? "dibs"}</a>
+    <a class="host" href="/"><${Mark} /><span>dibs${hello && html` <small>· ${hello.host}</small>`}</span></a>
     <nav aria-label="Pages">
-      ${ROUTES.filter((one) => one.nav).map(
-        (one) => html`<a key=${one.path} href=${one.path} aria-current=${lit && (lit.under ?? lit.path) === one.path ? "page" : null}>${one.nav}</a>`,
-      )}
+      ${ROUTES.filter((one) => one.nav).map((one) => {
+        const isCurrent = lit && (lit.under ?? lit.path) === one.path;
+        return html`<a key=${one.path} ref=${isCurrent ? current : null} href=${one.path} aria-current=${isCurrent ? "page" : null}>${one.nav}</a>`;
+      })}
     </nav>
     <div class="tools">
       <${Live} />
-      <button type="button" onClick=${() => jobActions.pauseQueue(!isPaused)}>${isPaused ? "Resume queue" : "Pause queue"}</button>
-      <button type="button" class="link quiet" onClick=${lazy.palette} aria-label="Find or do something (Ctrl K)" title="Find or do something (Ctrl K)">⌕</button>
-      <button type="button" class="link quiet" onClick=${themes.next} aria-label=${`Colours: ${themes.chosen.value ?? "as the system"}`} title=${`Colours: ${themes.chosen.value ?? "as the system"}`}>◐</button>
-      ${hello && html`<span class="user">${hello.user}</span>`}
+      <button type="button" class="find-button" onClick=${lazy.palette} aria-label="Search (Ctrl K)" title="Search (Ctrl K)"><${Icon} name="search" /><span>Search</span><kbd>Ctrl K</kbd></button>
+      <${IconButton} name="help" label="Keyboard shortcuts (?)" onClick=${lazy.help} />
+      <button type="button" class="primary" onClick=${() => void lazy.submit()}><${Icon} name="plus" />New job</button>
+      <${Menu} label="Menu" icon="more">
+        ${hello && html`<div class="said">${hello.user} · dibs ${hello.version}</div>`}
+        ${isPaused
+          ? html`<button type="button" onClick=${() => void jobActions.pauseQueue(false)}><${Icon} name="play" />Resume queue</button>`
+          : html`<button type="button" onClick=${pause}><${Icon} name="pause" />Pause queue</button>`}
+        <button type="button" onClick=${themes.next}><${Icon} name="colours" />Colours: ${themes.chosen.value ?? "system"}</button>
+        <button type="button" onClick=${lazy.help}><${Icon} name="help" />Keyboard shortcuts</button>
+        <a href="/settings"><${Icon} name="gear" />Settings</a>
+      </${Menu}>
     </div>
   </header>
-  ${isPaused && html`<div class="banner" role="status">The queue is paused: what runs goes on, nothing new starts.</div>`}
+  ${isPaused && html`<div class="banner" role="status">The queue is paused: running jobs continue, nothing new starts.
+    <button type="button" class="small" onClick=${() => void jobActions.pauseQueue(false)}>Resume</button></div>`}
   <${Gone} />`;
+}
+
+/** Pause the queue after a question that names what stops, and what does not. */
+async function pause() {
+  const { counts } = state;
+  const waiting = counts.value.queued ?? 0;
+  const running = (counts.value.running ?? 0) + (counts.value.starting ?? 0);
+  const text = `${waiting ? `${plural(waiting, "queued job")} will not start` : "Nothing new will start"} until you resume the queue. ${running ? `${plural(running, "running job")} ${running === 1 ? "continues" : "continue"}. ` : ""}Other users are not affected.`;
+  if (await dialogs.confirm({ title: "Pause the queue?", text, yes: "Pause queue" })) await jobActions.pauseQueue(true);
 }
 
 /** The status dot, with its text. */
@@ -62,17 +85,17 @@ function Gone() {
   if (!state.isStale.value) return null;
   const since = new Date(state.connection.value.since).toISOString();
   return html`<div class="banner bad" role="alert">
-    The daemon does not answer since ${clock(since, state.now.value)} (${span((state.now.value - state.connection.value.since) / 1000)}).
-    What you see is what was last known. Running jobs go on without it.
+    <span>The daemon has not answered since ${clock(since, state.now.value)} (${span((state.now.value - state.connection.value.since) / 1000)}).
+    What you see is what was last known. Running jobs continue without it.</span>
   </div>`;
 }
 
 /** The page without a token: one sentence and the command that helps. */
 function Login() {
   return html`<main class="login">
-    <h1>dibs</h1>
+    <h1 class="host"><${Mark} /> dibs</h1>
     ${session.trouble.value && html`<p role="alert">${session.trouble.value}</p>`}
-    <p>This page opens with a link that is good for one time. Make one on the machine with the GPUs:</p>
+    <p>This page opens with a one-time link. Make one on the machine with the GPUs:</p>
     <${Command} text="dibs web" />
   </main>`;
 }
@@ -113,10 +136,10 @@ function keepTitle() {
 }
 
 const SHORTCUTS = [
-  { keys: "Ctrl+k", does: "Find a job or do something", run: () => void lazy.palette() },
-  { keys: "/", does: "Find a job or do something", run: () => void lazy.palette() },
-  { keys: "n", does: "Submit a job", run: () => void lazy.submit() },
-  { keys: "u", does: "Undo the last thing that can be", run: toasts.undoNewest },
+  { keys: "Ctrl+k", does: "Search, or do something", run: () => void lazy.palette() },
+  { keys: "/", does: "Search, or do something", run: () => void lazy.palette() },
+  { keys: "n", does: "New job", run: () => void lazy.submit() },
+  { keys: "u", does: "Undo the last action", run: toasts.undoNewest },
   ...ROUTES.filter((one) => one.key).map((one) => ({ keys: one.key ?? "", does: `Go to ${one.nav}`, run: () => router.go(one.path) })),
   { keys: "?", does: "Show the shortcuts", run: () => void lazy.help() },
 ];

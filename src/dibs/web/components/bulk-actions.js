@@ -60,13 +60,19 @@ function Priority({ ids, present }) {
   </${dialogs.Dialog}>`;
 }
 
+/** Jobs that the page for comparing shows, at most. */
+const MOST_COMPARED = 8;
+
 /** What can be done to the selection. @param {{ids: Ids, picked: selection.Picks, clear: () => void}} props */
 export function Bar({ ids, picked, clear }) {
   const chosen = () => selected(picked, ids);
+  const many = selection.count(picked, ids.length);
+  const isFew = many > 1 && many <= MOST_COMPARED;
   return html`<div class="bulk" role="toolbar" aria-label="Selected jobs">
     <strong>${plural(selection.count(picked, ids.length), "job")} selected</strong>
     ${VERBS.map((one) => html`<button type="button" key=${one.verb} class="small" onClick=${() => act(one.verb, chosen())}>${one.text}</button>`)}
     <button type="button" class="small" onClick=${() => askPriority(chosen())}>Priority…</button>
+    ${isFew && html`<a class="button small" href=${`/compare?jobs=${chosen().join(",")}`}>Compare</a>`}
     <button type="button" class="link quiet" onClick=${clear}>Clear</button>
   </div>`;
 }

@@ -2,7 +2,8 @@
 import { errorText } from "../core/api.js";
 import { ago, clock } from "../core/format.js";
 import * as state from "../core/state.js";
-import { html } from "../vendor/ui.js";
+import { html, useEffect, useRef } from "../vendor/ui.js";
+import { Icon } from "./icons.js";
 import * as toasts from "./toasts.js";
 
 /**
@@ -20,7 +21,7 @@ export function JobLink({ id, name }) {
   return html`<a class="job" href=${`/job/${id}`}><span class="number">#${id}</span>${name ? ` ${name}` : ""}</a>`;
 }
 
-/** A moment as "5 min ago" that goes on by itself; the exact time when pointed at. @param {{at: string | null | undefined, isClock?: boolean}} props */
+/** A moment as "5 min ago" that continues by itself; the exact time when pointed at. @param {{at: string | null | undefined, isClock?: boolean}} props */
 export function Time({ at, isClock = false }) {
   if (!at) return null;
   const text = isClock ? clock(at, state.now.value) : ago(at, state.now.value);
@@ -36,20 +37,27 @@ export function Section({ title, aside, children, class: kind = "" }) {
 }
 
 /**
- * A table that on a phone becomes a list: every cell carries the name of its column.
- * A column: its `title`, how to draw a row's `cell`, and `class` ("mono", "number", "wide", "actions").
+ * A table. On a phone a row is two lines: `phone` says what becomes of a cell ("title", "side", "text", "nothing"; otherwise
+ * it stands in the second line with the name of its column). The first column is the title, commands are left out.
+ * A column: its `title`, how to draw a row's `cell`, and `class` ("mono", "number", "clip", "actions").
  * @template T
- * @param {{label: string, columns: {title: string, cell: (row: T) => Children, class?: string}[], rows: readonly T[], keyOf: (row: T) => string | number, rowProps?: (row: T, index: number) => Record<string, unknown>}} props
+ * @param {{label: string, columns: {title: string, cell: (row: T) => Children, class?: string, phone?: string}[], rows: readonly T[], keyOf: (row: T) => string | number, rowProps?: (row: T, index: number) => Record<string, unknown>}} props
  */
 export function Table({ label, columns, rows, keyOf, rowProps = () => ({}) }) {
   return html`<div class="table" role="region" aria-label=${label} tabindex="0"><table aria-label=${label}>
     <thead><tr>${columns.map((one) => html`<th scope="col" class=${one.class}>${one.title}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (row, index) => html`<tr key=${keyOf(row)} ...${rowProps(row, index)}>
-        ${columns.map((one) => html`<td class=${one.class} data-title=${one.title}>${one.cell(row)}</td>`)}
+        ${columns.map((one, i) => html`<td class=${`${one.class ?? ""} ${asOf(one, i)}`} data-title=${one.title}>${one.cell(row)}</td>`)}
       </tr>`,
     )}</tbody>
   </table></div>`;
+}
+
+/** @param {{class?: string, phone?: string}} column @param {number} index */
+function asOf(column, index) {
+  if (column.phone) return `as-${column.phone}`;
+  return index === 0 ? "as-title" : column.class === "mono" ? "as-nothing" : "";
 }
 
 /** A part of a whole as a bar; `label` says it in words. @param {{part: number | null, label: string, kind?: string}} props part in 0..1 */
@@ -59,7 +67,7 @@ export function Meter({ part, label, kind = "" }) {
 }
 
 /** Copy a text when pressed, and say so. @param {{text: string, label?: string, class?: string}} props */
-export function Copy({ text, label = "copy", class: kind = "" }) {
+export function Copy({ text, label = "Copy", class: kind = "" }) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
@@ -70,6 +78,37 @@ export function Copy({ text, label = "copy", class: kind = "" }) {
     }
   };
   return html`<button type="button" class=${kind} onClick=${copy}>${label}</button>`;
+}
+
+/**
+ * A menu behind a button; it closes after a choice, by Escape, and by a click beside it.
+ * @param {{label: string, icon?: string, text?: string, class?: string, children?: Children, isKept?: boolean}} props isKept: several choices are made in it
+ */
+export function Menu({ label, icon, text, class: kind = "", isKept = false, children }) {
+  const ref = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  useEffect(() => {
+    const shut = (/** @type {Event} */ event) => {
+      const menu = ref.current;
+      if (!menu?.open) return;
+      const isKey = event instanceof KeyboardEvent;
+      if (isKey ? event.key !== "Escape" : menu.contains(/** @type {Node} */ (event.target))) return;
+      menu.open = false;
+      if (isKey) menu.querySelector("summary")?.focus();
+    };
+    document.addEventListener("pointerdown", shut);
+    document.addEventListener("keydown", shut);
+    return () => {
+      document.removeEventListener("pointerdown", shut);
+      document.removeEventListener("keydown", shut);
+    };
+  }, []);
+  const chosen = (/** @type {Event} */ event) => {
+    if (!isKept && ref.current && /** @type {Element} */ (event.target).closest("button, a")) ref.current.open = false;
+  };
+  return html`<details class="menu" ref=${ref}>
+    <summary class=${`button ${kind}`} aria-label=${text ? null : label} title=${text ? null : label}>${icon && html`<${Icon} name=${icon} />`}${text}</summary>
+    <div class="menu-body" role="group" aria-label=${label} onClick=${chosen}>${children}</div>
+  </details>`;
 }
 
 /** A command to be typed in a terminal, with its copy button. @param {{text: string}} props */

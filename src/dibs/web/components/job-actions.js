@@ -129,7 +129,7 @@ export async function pauseQueue(isPaused) {
   const set = (/** @type {boolean} */ paused) => api.post("/v1/queue", { paused });
   try {
     await set(isPaused);
-    const text = isPaused ? "The queue is paused: what runs goes on, nothing new starts." : "The queue goes on.";
+    const text = isPaused ? "The queue is paused: running jobs continue, nothing new starts." : "The queue is running again.";
     toasts.show(text, { undo: () => void set(!isPaused).catch(complain) });
   } catch (error) {
     complain(error);

@@ -4,13 +4,13 @@ import * as dialogs from "./dialogs.js";
 
 /** Open the submit dialog. @param {Record<string, unknown>} [draft] fields of a submission to begin with: a retry with changes */
 export async function submit(draft = {}) {
-  const { default: Submit } = await import("./submit-dialog.js");
+  const [{ default: Submit }] = await Promise.all([import("./submit-dialog.js"), styles(["components/submit.css"])]);
   dialogs.open(() => html`<${Submit} draft=${draft} />`);
 }
 
 /** Open the dialog for more points of a sweep. @param {unknown} sweep @param {unknown} runs @param {unknown} model the run that the new ones are like */
 export async function extend(sweep, runs, model) {
-  const { default: Extend } = await import("../pages/sweep/extend-dialog.js");
+  const [{ default: Extend }] = await Promise.all([import("../pages/sweep/extend-dialog.js"), styles(["components/submit.css"])]);
   dialogs.open(() => html`<${Extend} sweep=${sweep} runs=${runs} model=${model} />`);
 }
 

@@ -31,7 +31,7 @@ function fixed() {
   const isPaused = state.queue.value.paused;
   return [
     ...[...offers].flatMap((entries) => entries()),
-    { text: "Submit a job", run: () => void lazy.submit() },
+    { text: "New job", run: () => void lazy.submit() },
     ...ROUTES.filter((one) => one.nav).map((one) => ({ text: `Go to ${one.nav}`, run: () => go(one.path) })),
     { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void jobActions.pauseQueue(!isPaused) },
     { text: "Change colours (light, dark, system)", run: themes.next },
@@ -74,7 +74,7 @@ function Palette() {
     setTyped(event.currentTarget.value);
     setAt(0);
   };
-  return html`<${dialogs.Dialog} title="Find or do">
+  return html`<${dialogs.Dialog} title="Search">
     <input type="text" class="wide" autofocus role="combobox" aria-expanded="true" aria-controls="palette" aria-activedescendant=${`entry-${current}`}
       aria-label="A page, a job's number or name, or an action" placeholder="A page, a job's number or name, or an action" value=${typed} onInput=${type} onKeyDown=${key} />
     <ul id="palette" class="palette" role="listbox" aria-label="What was found">

@@ -1,6 +1,6 @@
 // The submit dialog: the command and its options, where and when it would start, and the equivalent command line.
 import * as api from "../core/api.js";
-import { plural, starts } from "../core/format.js";
+import { count, plural, starts } from "../core/format.js";
 import * as drafts from "../core/job-drafts.js";
 import { go } from "../core/router.js";
 import * as state from "../core/state.js";
@@ -61,32 +61,43 @@ export default function Submit({ draft }) {
   const key = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && told.command.trim() && many) void send(event);
   };
-  return html`<${Dialog} title="Submit a job" isWide>
+  const commands = useRecent();
+  const wrong = (/** @type {string} */ part) => (problem && api.errorText(problem).toLowerCase().includes(part) ? "true" : null);
+  const shown = names.length && many && !problem ? tried(() => drafts.firstCommands(told)) : [];
+  return html`<${Dialog} title="New job" isWide>
     <form class="submit" onSubmit=${send} onKeyDown=${key}>
-      <${Field} label="Command" class="all" hint="As a shell reads it. {lr} is a placeholder: one job for each of its values.">
+      <${Field} label="Command" class="all" hint="As in a shell. {lr} is a placeholder: one job for each of its values.">
         <textarea rows="3" autofocus required spellcheck=${false} value=${told.command} onInput=${set("command")} placeholder="python train.py --lr {lr}"></textarea>
       </${Field}>
+      ${commands.length > 0 && !told.command && html`<div class="all recent"><span class="quiet">Recent</span>${commands.map((one) => html`<button type="button" key=${one} class="chip clip" title=${one} onClick=${() => setTold({ ...told, command: one })}>${one}</button>`)}</div>`}
       ${names.map(
-        (name) => html`<${Field} key=${name} label=${`Values of ${name}`} class="all">
+        (name) => html`<${Field} key=${name} label=${`Values of ${name}`} class="half">
           <input type="text" required spellcheck=${false} value=${told.values[name] ?? ""} onInput=${setValues(name)} placeholder="0.1, 0.01, 0.001" />
         </${Field}>`,
       )}
+      ${shown.length > 0 && html`<div class="all preview" aria-live="polite"><strong>${plural(many, "job")}</strong>${shown.map((one) => html`<code key=${one} class="clip" title=${one}>${one}</code>`)}${many > shown.length && html`<span class="quiet">… and ${count(many - shown.length)} more</span>`}</div>`}
       <${Field} label="GPUs"><input type="number" min="0" max="4096" required value=${told.gpus} onInput=${set("gpus")} /></${Field}>
       <${Field} label="Name"><input type="text" maxlength="200" required=${names.length > 0} value=${told.name} onInput=${set("name")} /></${Field}>
-      <${Field} label="Time limit" hint="such as 90m, 2h, 1d12h"><input type="text" value=${told.time} onInput=${set("time")} /></${Field}>
+      <${Field} label="Time limit" hint="such as 90m, 2h, 1d12h"><input type="text" aria-invalid=${wrong("time")} value=${told.time} onInput=${set("time")} /></${Field}>
       <${Field} label="Priority"><select value=${told.priority} onChange=${set("priority")}>
         ${PRIORITIES.map(([value, text]) => html`<option key=${value} value=${value} selected=${value === told.priority}>${text}</option>`)}
       </select></${Field}>
-      <${Field} label="Working folder" class="half" hint="empty: the one last used from a shell"><input type="text" list="recent-folders" spellcheck=${false} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
+      <${Field} label="Working folder" class="half" hint=${told.cwd || !rehearsal ? "empty: the one last used from a shell" : `now: ${rehearsal.jobs[0].cwd}`}><input type="text" list="recent-folders" spellcheck=${false} aria-invalid=${wrong("folder")} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
       <datalist id="recent-folders">${recent.map(({ cwd }) => html`<option key=${cwd} value=${cwd} />`)}</datalist>
-      <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck=${false} value=${told.after} onInput=${set("after")} /></${Field}>
-      <${Field} label="Environment" class="all" hint=${rehearsal ? `now: ${from(rehearsal.jobs[0].environment)}` : undefined}>
+      <${Field} label="Environment" class="half" hint=${rehearsal ? `now: ${from(rehearsal.jobs[0].environment)}` : undefined}>
         <${Environments} recent=${recent} like=${told.like} onChange=${set("like")} />
       </${Field}>
-      <${Field} label="Variables" class="all" hint="one NAME=VALUE per line, added to the environment">
-        <textarea rows="2" spellcheck=${false} value=${told.env} onInput=${set("env")}></textarea>
-      </${Field}>
-      <div class="all" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} /></div>
+      <details class="all more" open=${hasMore(told)}><summary>More options</summary><div class="submit">
+        <${Field} label="GPU memory" hint="such as 18G: may share a GPU; empty: exclusive use"><input type="text" aria-invalid=${wrong("gpu memory")} value=${told.vram} onInput=${set("vram")} /></${Field}>
+        <${Field} label="GPU ids" hint="exactly these, such as 0,2"><input type="text" spellcheck=${false} aria-invalid=${wrong("gpu")} value=${told.gpuIds} onInput=${set("gpuIds")} /></${Field}>
+        <${Field} label="Retries" hint="if the job fails"><input type="number" min="0" max="1000" value=${told.retries} onInput=${set("retries")} /></${Field}>
+        <${Field} label="Tags" hint="with commas between"><input type="text" value=${told.tags} onInput=${set("tags")} /></${Field}>
+        <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck=${false} value=${told.after} onInput=${set("after")} /></${Field}>
+        <${Field} label="Variables" class="half" hint="one NAME=VALUE per line, added to the environment">
+          <textarea rows="2" spellcheck=${false} value=${told.env} onInput=${set("env")}></textarea>
+        </${Field}>
+      </div></details>
+      <div class="all outlook" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} /></div>
       ${same && html`<div class="all"><span class="quiet">The same in a terminal:</span><${Command} text=${same} /></div>`}
       ${error && html`<div class="all"><${Problem} error=${error} /></div>`}
       <footer class="all">
@@ -95,6 +106,28 @@ export default function Submit({ draft }) {
       </footer>
     </form>
   </${Dialog}>`;
+}
+
+/** Tell whether one of the options that are seldom needed is set. @param {drafts.Told} told */
+const hasMore = (told) => Boolean(told.vram || told.gpuIds || told.retries || told.tags || told.after || told.env);
+
+/** Return what is made, or nothing while something typed is wrong, which is said below. @param {() => string[]} make @returns {string[]} */
+function tried(make) {
+  try {
+    return make();
+  } catch {
+    return [];
+  }
+}
+
+/** Commands that were submitted last, each once. */
+const RECENT_SHOWN = 5;
+
+/** @returns {string[]} */
+function useRecent() {
+  const { data } = useAnswer("/v1/jobs?limit=60&sort=-id");
+  const all = (data?.jobs ?? []).filter((/** @type {{sweep: string | null}} */ job) => job.sweep === null).map((/** @type {{command: string}} */ job) => job.command);
+  return [...new Set(/** @type {string[]} */ (all))].slice(0, RECENT_SHOWN);
 }
 
 /**

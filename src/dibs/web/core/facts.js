@@ -21,31 +21,48 @@ export function failedLately(failures, isMore, now) {
 }
 
 /**
- * Say which GPU is free, or when the next will be: by the first expected start, or at the latest by a time limit.
+ * Return how many GPUs are free, and when the next will be: by the first expected start, or at the latest by a time limit.
  * @param {readonly Gpu[]} gpus @param {readonly InLine[]} line @param {readonly Job[]} running @param {number} now
+ * @returns {{count: number, more: string}}
  */
-export function nextFree(gpus, line, running, now) {
-  if (!gpus.length) return "";
+export function freeGpus(gpus, line, running, now) {
   const free = gpus.filter((gpu) => gpu.state === "free" && gpu.reserved_for == null).length;
-  if (free) return `${free} of ${gpus.length} GPUs free`;
+  if (free || !gpus.length) return { count: free, more: free ? "jobs start at once" : "" };
   const starts = line.flatMap((one) => (one.expected_start && one.gpus ? [one.expected_start] : []));
   if (starts.length) {
     const first = starts.reduce((a, b) => (ms(a.earliest) + ms(a.latest) <= ms(b.earliest) + ms(b.latest) ? a : b));
-    return `GPU free in ${expected(first, now)?.about}`;
+    return { count: 0, more: `next in ${expected(first, now)?.about}` };
   }
   const limits = running.flatMap((job) => (job.gpu_ids.length && job.time_limit_s && job.started_at ? [ms(job.started_at) + job.time_limit_s * 1000] : []));
-  return limits.length ? `GPU free in ${span((Math.min(...limits) - now) / 1000)} at the latest` : "no GPU free, and no time limit says when";
+  return { count: 0, more: limits.length ? `next in ${span((Math.min(...limits) - now) / 1000)} at the latest` : "no time limit says when" };
 }
 
 /**
  * Say when the first of the waiting jobs is expected to start, else why the first of the line waits.
  * @param {readonly InLine[]} line @param {number} now
+ * @returns {{value: string, more: string, job: number | null}}
  */
 export function nextStart(line, now) {
-  const ranges = line.flatMap((one) => (one.expected_start ? [one.expected_start] : []));
-  if (!ranges.length) return line.length ? `job ${line[0].id} waits: ${line[0].unknown?.why ?? line[0].reason}` : "";
-  const found = expected(ranges.reduce((a, b) => (ms(a.earliest) <= ms(b.earliest) ? a : b)), now);
-  return `your next job starts ${found?.about === "now" ? "" : "in "}${found?.about}${found?.range && ` (${found.range})`}`;
+  if (!line.length) return { value: "–", more: "nothing is waiting", job: null };
+  const known = line.filter((one) => one.expected_start);
+  if (!known.length) return { value: "unknown", more: `job ${line[0].id}: ${line[0].unknown?.why ?? line[0].reason}`, job: line[0].id };
+  const first = known.reduce((a, b) => (ms(a.expected_start?.earliest) <= ms(b.expected_start?.earliest) ? a : b));
+  const found = expected(first.expected_start, now);
+  return { value: found?.about ?? "", more: `${found?.range ? `${found.range}, ` : ""}job ${first.id}`, job: first.id };
+}
+
+/**
+ * Return in how many columns cards stand: at most `most`, and never one card alone in the last row.
+ * @param {number} cards @param {number} most
+ */
+export function columnsFor(cards, most) {
+  const few = Math.min(cards, most);
+  for (let columns = few; columns > 1; columns -= 1) if (cards % columns === 0) return columns;
+  for (let columns = few; columns > 1; columns -= 1) if (cards % columns > 1) return columns;
+  // A card alone is worse than narrow ones.
+  let columns = few + 1;
+  while (cards > 3 && cards % columns === 1) columns += 1;
+  return cards > 3 ? columns : 1;
 }
 
 /**
@@ -57,22 +74,38 @@ export function ownJob(held, me) {
 }
 
 /**
- * Return who has a GPU as text, and its severity.
+ * Return who has a GPU as text, and which state its card shows.
  * @param {Gpu} gpu @param {string | undefined} me
- * @returns {{text: string, job: number | null, kind: "" | "warn" | "bad" | "quiet"}}
+ * @returns {{text: string, job: number | null, kind: "mine" | "leased" | "foreign" | "drained" | "unhealthy" | "blocked" | "free", since: string | null}}
  */
 export function holder(gpu, me) {
   const [first, ...others] = gpu.holders;
-  if (gpu.fault) return { text: gpu.fault, job: null, kind: "bad" };
-  if (gpu.blocked && !first) return { text: blockedText(gpu.blocked), job: null, kind: "bad" };
+  const since = first?.since ?? null;
+  if (gpu.fault) return { text: gpu.fault, job: null, kind: "unhealthy", since };
+  if (gpu.blocked && !first) return { text: blockedText(gpu.blocked), job: null, kind: "blocked", since };
   const more = others.length ? `and ${others.length} more` : "";
   const job = ownJob(first, me);
-  if (job !== null) return { text: more, job, kind: "" };
-  if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: "quiet" };
-  if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "warn" };
-  if (gpu.drained) return { text: gpu.drained, job: null, kind: "warn" };
-  if (gpu.reserved_for != null) return { text: `reserved for job ${gpu.reserved_for}`, job: null, kind: "quiet" };
-  return { text: "free", job: null, kind: "quiet" };
+  const borrower = others.find((one) => one.loan);
+  if (borrower) return lent(first, borrower, me);
+  if (job !== null) return { text: more, job, kind: "mine", since };
+  if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: first.user === me ? "mine" : "leased", since };
+  if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "foreign", since };
+  if (gpu.drained) return { text: gpu.drained, job: null, kind: "drained", since };
+  if (gpu.reserved_for != null) return { text: `reserved for job ${gpu.reserved_for}`, job: null, kind: "free", since };
+  if (gpu.kept_by) return { text: `free; ${gpu.kept_by} leaves it to others`, job: null, kind: "free", since };
+  return { text: "free", job: null, kind: "free", since };
+}
+
+/**
+ * Return who has leased a GPU without using it, and to whom it is lent.
+ * @param {Gpu["holders"][number]} holder @param {Gpu["holders"][number]} borrower @param {string | undefined} me
+ * @returns {{text: string, job: number | null, kind: "mine" | "leased", since: string | null}}
+ */
+function lent(holder, borrower, me) {
+  const lease = `idle lease of ${holder.user ?? holder.uid}`;
+  const job = ownJob(borrower, me);
+  if (job !== null) return { text: `lent: ${lease}`, job, kind: "mine", since: borrower.since };
+  return { text: `${lease}, lent to ${borrower.user ?? borrower.uid}`, job: null, kind: holder.user === me ? "mine" : "leased", since: holder.since };
 }
 
 /** Say who keeps a GPU from everybody, and what ends that. @param {NonNullable<Gpu["blocked"]>} blocked */

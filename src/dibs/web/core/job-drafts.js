@@ -11,11 +11,15 @@
  * @property {string} after a selector such as 12 or name:prep*
  * @property {string} priority
  * @property {string} time such as 2h or 1d12h
+ * @property {string} vram GPU memory such as 18G; empty: exclusive use
+ * @property {string} retries
+ * @property {string} tags with commas or blanks between
+ * @property {string} gpuIds such as 0,2: exactly these; empty: any
  * @property {Record<string, string>} values of each placeholder, with commas between
  */
 
 /** @type {Told} */
-export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", like: "", env: "", after: "", priority: "0", time: "", values: {} };
+export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", like: "", env: "", after: "", priority: "0", time: "", vram: "", retries: "", tags: "", gpuIds: "", values: {} };
 /** Most runs that the dialog submits; use `dibs sweep` for more. */
 export const MOST_RUNS = 2000;
 
@@ -49,6 +53,18 @@ export function seconds(text) {
   return total;
 }
 
+const SIZES = /** @type {const} */ ({ k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 });
+
+/** Return the bytes in 18G or 512M; an Error that says what was expected otherwise. @param {string} text */
+export function bytes(text) {
+  const [, digits, unit] = text.trim().toLowerCase().match(/^(\d+(?:\.\d+)?)([kmgt])i?b?$/) ?? [];
+  if (!unit) throw new Error(`GPU memory expected a size such as 18G or 512M, got "${text}".`);
+  return Math.round(Number(digits) * SIZES[/** @type {keyof typeof SIZES} */ (unit)]);
+}
+
+/** @param {string} text */
+const listed = (text) => text.split(/[\s,]+/).filter(Boolean);
+
 /** @param {string} text */
 const lines = (text) => text.split("\n").map((one) => one.trim()).filter(Boolean);
 
@@ -67,6 +83,7 @@ export function variables(text) {
 export function defaults(told) {
   const gpus = Number(told.gpus);
   if (!/^\d+$/.test(told.gpus.trim())) throw new Error(`GPUs expected a whole number from 0 up, got "${told.gpus}".`);
+  if (!/^\d*$/.test(told.retries.trim())) throw new Error(`Retries expected a whole number from 0 up, got "${told.retries}".`);
   return {
     gpus,
     ...(told.cwd.trim() && { cwd: told.cwd.trim() }),
@@ -75,6 +92,10 @@ export function defaults(told) {
     ...(told.after.trim() && { after: [{ select: told.after.trim() }] }),
     ...(Number(told.priority) !== 0 && { priority: Number(told.priority) }),
     ...(told.time.trim() && { time_limit_s: seconds(told.time) }),
+    ...(told.vram.trim() && { vram: bytes(told.vram) }),
+    ...(Number(told.retries) > 0 && { retries: Number(told.retries) }),
+    ...(listed(told.tags).length && { tags: listed(told.tags) }),
+    ...(listed(told.gpuIds).length && { gpu_ids: listed(told.gpuIds) }),
   };
 }
 
@@ -152,6 +173,15 @@ export function points(told) {
   }));
 }
 
+/** Return the first few commands that would run, for a look before they do. @param {Told} told @param {number} [most] */
+export function firstCommands(told, most = 3) {
+  const names = placeholders(told.command);
+  if (!countOf(told)) return [];
+  // Only as many combinations as are shown: there may be thousands.
+  const few = { values: Object.fromEntries(names.map((name) => [name, valuesOf(told, name).slice(0, most).join(",")])) };
+  return grid(names, few).slice(0, most).map((one, index) => filled(told.command, one, index));
+}
+
 /** Return the line that does the same in a terminal. @param {Told} told */
 export function line(told) {
   const names = placeholders(told.command);
@@ -164,6 +194,10 @@ export function line(told) {
   add("-a", told.after.trim());
   if (Number(told.priority) !== 0) words.push("--priority", told.priority);
   add("-t", told.time.trim());
+  add("--vram", told.vram.trim());
+  if (Number(told.retries) > 0) words.push("--retries", told.retries.trim());
+  for (const tag of listed(told.tags)) words.push("--tag", tag);
+  add("--gpu-ids", listed(told.gpuIds).join(","));
   const options = words.map(quoted).join(" ");
   if (!names.length) return `dibs add ${options} -- ${quoted(told.command)}`;
   const parameters = names.map((name) => `-p ${name} ${valuesOf(told, name).map(quoted).join(" ")}`).join(" ");

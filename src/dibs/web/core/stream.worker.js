@@ -6,7 +6,7 @@ import { openEventStream } from "./event-stream.js";
 
 /** @type {Set<MessagePort>} */
 const tabs = new Set();
-/** What a new tab is told at once: the newest news of each lasting kind. @type {Map<string, News>} */
+/** What a new tab gets at once: the newest news of each lasting kind. @type {Map<string, News>} */
 const newest = new Map();
 const LASTING = ["connection", "hello", "counts", "gpus"];
 

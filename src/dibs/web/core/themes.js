@@ -1,5 +1,6 @@
 // Choosing light or dark against the system; theme.js applies the choice before the first paint, and in other tabs.
 import { signal } from "../vendor/ui.js";
+import { viridis } from "./viridis.js";
 
 const KEY = "dibs.theme";
 const ORDER = [null, "light", "dark"];
@@ -28,10 +29,33 @@ export function choose(choice) {
 }
 
 /**
- * Return the colours of app.css by name, for canvases: colour("run") is --run.
+ * Return the colours of app.css by name, for canvases: colour("run") is --run, as it is in the present theme.
  * @returns {(name: string) => string}
  */
 export function colours() {
-  const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue(`--${name}`).trim();
+  /** @type {Map<string, string>} */
+  const known = new Map();
+  const probe = document.createElement("i");
+  probe.hidden = true;
+  document.body.append(probe);
+  // Computed at once and the element removed: what is asked for later is computed by a new one.
+  queueMicrotask(() => probe.remove());
+  return (name) => {
+    const found = known.get(name) ?? computed(probe, name);
+    known.set(name, found);
+    return found;
+  };
+}
+
+/** Tell whether the page is dark now. */
+const isDark = () => (chosen.value ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+
+/** A colour of viridis that is seen on the page: neither its darkest on dark nor its lightest on light. @param {number} part 0..1 */
+export const shade = (part) => viridis(isDark() ? 0.26 + 0.74 * part : 0.92 * part);
+
+/** Return a variable as the colour that it is: it has a light and a dark value. @param {HTMLElement} probe @param {string} name */
+function computed(probe, name) {
+  if (!probe.isConnected) document.body.append(probe);
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
 }

@@ -55,6 +55,10 @@
  * @property {string[]} tags
  * @property {string} engine
  * @property {string | null} engine_ref
+ * @property {string | null} node
+ * @property {string} engine_options
+ * @property {string | null} overflow
+ * @property {number | null} overflow_after_s
  * @property {string | null} remark
  * @property {string | null} dir
  * @property {number | null} batch
@@ -65,6 +69,11 @@
  * @property {boolean} strict_gpus
  * @property {boolean} vram_enforce
  * @property {string | null} comment
+ * @property {string} group
+ * @property {boolean | string} evictable
+ * @property {number} evictions
+ * @property {number} saved_s
+ * @property {number} lost_s
  * @property {Record<string, string>} metric
  * @property {boolean} notifies
  * @property {DeviceRequest} request
@@ -81,6 +90,8 @@
  * @property {number[]} gpu_indices
  * @property {string | null} started_at
  * @property {string} finished_at
+ * @property {string} engine
+ * @property {string | null} node
  * @property {string} log
  *
  * @typedef {object} ExpectedStart When a start is expected, and on which GPUs: those of the plan in which all take the most.
@@ -136,6 +147,10 @@
  * @property {string[]} tags
  * @property {string} engine
  * @property {string | null} engine_ref
+ * @property {string | null} node
+ * @property {string} engine_options
+ * @property {string | null} overflow
+ * @property {number | null} overflow_after_s
  * @property {string | null} remark
  * @property {string | null} dir
  * @property {number | null} batch
@@ -146,6 +161,11 @@
  * @property {boolean} strict_gpus
  * @property {boolean} vram_enforce
  * @property {string | null} comment
+ * @property {string} group
+ * @property {boolean | string} evictable
+ * @property {number} evictions
+ * @property {number} saved_s
+ * @property {number} lost_s
  * @property {Record<string, string>} metric
  * @property {boolean} notifies
  * @property {DeviceRequest} request
@@ -219,6 +239,8 @@
  * @property {string | null} job
  * @property {string | null} since
  * @property {number | null} vram
+ * @property {boolean} evictable
+ * @property {boolean} loan
  *
  * @typedef {object} Blocked Who keeps a GPU from everybody without holding it, and what ends that; null: hidden from this user.
  * @property {string | null} user
@@ -228,6 +250,9 @@
  * @property {string} fix
  *
  * @typedef {object} Gpu A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
+
+    `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
+    
  * @property {number} index
  * @property {string} id
  * @property {string} name
@@ -252,9 +277,12 @@
  * @property {string} state
  * @property {Holder[]} holders
  * @property {string | null} idle_since
+ * @property {string | null} unused_since
+ * @property {boolean} is_idle
  * @property {number} waiters
  * @property {Blocked | null} blocked
  * @property {number | null} reserved_for
+ * @property {string | null} kept_by
  *
  * @typedef {object} Waiter Somebody in the machine-wide line for GPUs.
  * @property {string} user
@@ -262,6 +290,7 @@
  * @property {number} gpus
  * @property {number | null} vram
  * @property {string[]} devices
+ * @property {string} since
  *
  * @typedef {object} Gpus Every GPU of this machine, and who waits for some; `starts` says why the machine refuses starts.
  * @property {Gpu[]} gpus
@@ -270,12 +299,20 @@
  * @property {string | null} restriction
  * @property {string | null} starts
  *
+ * @typedef {object} DrainState Why a GPU is drained; null if it is not.
+ * @property {string} id
+ * @property {number} index
+ * @property {string | null} drained
+ *
  * @typedef {object} Lane A GPU of the picture; one that is gone has no index.
  * @property {string} gpu_id
  * @property {number | null} index
  * @property {string} name
  *
- * @typedef {object} Bar A job on its GPUs for some time; without `to` it goes on, until `expected_end` at most, where anybody knows.
+ * @typedef {object} Bar A job on its GPUs for some time; without `to` it still runs, until `expected_end` at most if that is known.
+
+    `sweep`: its name, if the job runs or is planned.
+    
  * @property {number} job
  * @property {string} name
  * @property {number} attempt
@@ -285,12 +322,40 @@
  * @property {Word} state
  * @property {boolean} is_plan
  * @property {string | null} expected_end
+ * @property {string | null} sweep
  *
- * @typedef {object} Timeline What ran, runs and would run where; `more`: the past has more than is told.
+ * @typedef {object} Timeline What ran, runs and would run where; `more`: there is more history than was returned.
  * @property {Lane[]} lanes
  * @property {Bar[]} bars
  * @property {boolean} more
  * @property {string} now
+ *
+ * @typedef {object} EngineNode A machine of an engine; `free_gpus` null: the engine does not say.
+ * @property {string} name
+ * @property {boolean} up
+ * @property {number} gpus
+ * @property {number | null} free_gpus
+ * @property {string} gpu_type
+ * @property {number} cpus
+ * @property {number} mem
+ * @property {number[]} jobs
+ *
+ * @typedef {object} Engine Where jobs run. `state`: ready, unreachable, incomplete (see `problem`), or restart (the daemon must read it).
+ * @property {string} name
+ * @property {string} kind
+ * @property {string} state
+ * @property {string | null} problem
+ * @property {string | null} since
+ * @property {number} gpus
+ * @property {number | null} free_gpus
+ * @property {number} queued
+ * @property {number} waiting
+ * @property {number} running
+ * @property {EngineNode[]} nodes
+ * @property {string | null} seen_at
+ *
+ * @typedef {object} Engines All engines, this machine first.
+ * @property {Engine[]} engines
  */
 
 export {};

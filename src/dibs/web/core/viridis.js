@@ -5,9 +5,11 @@ const STOPS = [
 ];
 
 /** @param {number} part 0 for dark violet, 1 for yellow */
-export function viridis(part) {
+export function rgb(part) {
   const at = Math.min(1, Math.max(0, part)) * (STOPS.length - 1);
   const below = Math.min(Math.floor(at), STOPS.length - 2);
-  const mixed = STOPS[below].map((one, i) => Math.round(one + (STOPS[below + 1][i] - one) * (at - below)));
-  return `rgb(${mixed.join(" ")})`;
+  return STOPS[below].map((one, i) => Math.round(one + (STOPS[below + 1][i] - one) * (at - below)));
 }
+
+/** @param {number} part */
+export const viridis = (part) => `rgb(${rgb(part).join(" ")})`;

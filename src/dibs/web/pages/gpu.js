@@ -28,7 +28,7 @@ function Whole({ gpu }) {
   const chart = (/** @type {string} */ title, /** @type {(number | null)[]} */ values, /** @type {string} */ unit, high = /** @type {number | undefined} */ (undefined)) => {
     const text = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} ${unit}`);
     const ys = [values];
-    return html`<${Section} title=${title}><${Chart} label=${`${title} of GPU ${gpu.index} over the last 24 hours, in ${unit}`} xs=${day.at} ys=${ys} series=${[{ label: title, text }]} low=${0} high=${high} group=${gpu.id} /><//>`;
+    return html`<div class="panel"><${Chart} title=${title} label=${`${title} of GPU ${gpu.index} over the last 24 hours, in ${unit}`} xs=${day.at} ys=${ys} series=${[{ label: title, text }]} low=${0} high=${high} unit=${unit} group=${gpu.id} /></div>`;
   };
   return html`
     <div class="facts">
@@ -57,16 +57,16 @@ function Whole({ gpu }) {
 function Past({ gpu }) {
   const { data, error, reload } = useAnswer(`/v1/jobs?gpu=${encodeURIComponent(gpu.id)}&limit=${JOBS_SHOWN}&sort=-id`, { isLive: true });
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
-  return html`<${Section} title="Jobs on it" aside=${html`<a href=${`/jobs?gpu=${gpu.index}`}>all</a>`}>
+  return html`<${Section} title="Jobs on it" aside=${html`<a class="right" href=${`/jobs?gpu=${gpu.index}`}>All</a>`}>
     <${Table} label=${`Jobs on GPU ${gpu.index}`} rows=${data.jobs} keyOf=${(/** @type {import("../core/types.js").Job} */ job) => job.id} columns=${COLUMNS} />
   <//>`;
 }
 
-/** @type {{title: string, class?: string, cell: (job: import("../core/types.js").Job) => unknown}[]} */
+/** @type {{title: string, class?: string, phone?: string, cell: (job: import("../core/types.js").Job) => unknown}[]} */
 const COLUMNS = [
-  { title: "job", cell: (job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
-  { title: "state", cell: (job) => html`<${Pill} word=${job.state} />` },
-  { title: "started", cell: (job) => html`<${Time} at=${job.started_at} />` },
-  { title: "ran", class: "number", cell: (job) => took(job.started_at, job.finished_at, state.now.value) },
-  { title: "command", class: "mono", cell: (job) => job.command },
+  { title: "Job", cell: (job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
+  { title: "State", phone: "side", cell: (job) => html`<${Pill} word=${job.state} />` },
+  { title: "Started", cell: (job) => html`<${Time} at=${job.started_at} />` },
+  { title: "Ran", class: "number", cell: (job) => took(job.started_at, job.finished_at, state.now.value) },
+  { title: "Command", class: "mono", cell: (job) => job.command },
 ];

@@ -1,70 +1,71 @@
 // All GPUs: their holders, their utilization today, and which are drained.
-import { Chart } from "../components/charts.js";
 import { Empty, Meter, Pill, Section, Table } from "../components/common.js";
-import { sizeOf } from "../core/format.js";
+import { Clusters } from "../components/engines.js";
+import { plural, size, sizeOf } from "../core/format.js";
 import * as state from "../core/state.js";
 import { useAnswer } from "../core/use-answer.js";
 import { html, useMemo } from "../vendor/ui.js";
 import { DrainButton, HolderList } from "./gpus/gpu-components.js";
 import * as gpuFacts from "./gpus/gpu-facts.js";
+import { HeatStrips } from "./gpus/heat-strips.js";
 
 /** @typedef {import("../core/types.js").Gpu} Gpu */
 
-/** The charts show one day. */
+/** The strips show one day. */
 const MINUTES = 24 * 60;
+const DAY_MS = MINUTES * 60_000;
+/** Milliseconds after which the strips move on. */
+const STEP_MS = 300_000;
 
 export default function Page() {
   const known = state.gpus.value;
   const { data } = useAnswer(`/v1/gpus/history?minutes=${MINUTES}`, { everyMs: 30_000 });
+  const { data: timeline } = useAnswer("/v1/timeline?since=24h", { isLive: true, restMs: 10_000 });
+  const { data: active } = useAnswer("/v1/jobs?limit=200&state=starting,running,paused,stopping", { isLive: true });
+  const names = new Map((active?.jobs ?? []).map((/** @type {{id: number, name: string}} */ job) => [job.id, job.name]));
   const gpus = known?.gpus ?? [];
   const days = useMemo(
     () => gpus.map((gpu) => gpuFacts.dayOf(data?.gpus.find((/** @type {{id: string}} */ one) => one.id === gpu.id), gpu.memory_total)),
     [data, gpus.map((gpu) => gpu.id).join()],
   );
   if (!known) return null;
+  const to = Math.ceil(state.now.value / STEP_MS) * STEP_MS;
+  const foreign = gpus.filter((gpu) => gpu.foreign).flatMap((gpu) => gpu.processes.map((process) => ({ gpu, process })));
   return html`
     ${known.problem && html`<div class="problem" role="alert">${known.problem}</div>`}
     ${known.restriction && html`<p class="quiet">${known.restriction}</p>`}
-    ${!gpus.length && html`<${Empty} title="No GPU is seen on this machine." text="What the driver says, and what to do next:" commands=${["dibs doctor", "dibs gpus"]} />`}
-    <${Section} title="GPUs">
-      <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${COLUMNS} />
-    <//>
-    ${gpus.length > 0 && html`<${Section} title="The last 24 hours" aside="use and memory, in percent">
-      <div class="days">${gpus.map((gpu, i) => html`<${Day} key=${gpu.id} gpu=${gpu} day=${days[i]} />`)}</div>
+    ${!gpus.length && html`<${Empty} title="No GPU is seen on this machine" text="What the driver says, and what to do next:" commands=${["dibs doctor", "dibs gpus"]} />`}
+    ${gpus.length > 0 && html`<${Section} title="The last 24 hours" aside=${html`<div class="legend" aria-hidden="true"><span><i class="is-running"></i>use</span><span><i class="is-memory"></i>memory</span><span><i class="is-done"></i>done</span><span><i class="is-failed"></i>failed</span></div>`}>
+      <${HeatStrips} gpus=${gpus} days=${days} timeline=${timeline} view=${{ from: to - DAY_MS, to }} />
     <//>`}
-    ${known.waiters.length > 0 && html`<${Section} title="Waiting on this machine">
-      <${Table} label="Waiting on this machine" rows=${known.waiters} keyOf=${(/** @type {any} */ one) => `${one.pid}`}
-        columns=${[
-          { title: "user", cell: (/** @type {any} */ one) => one.user },
-          { title: "pid", class: "number", cell: (/** @type {any} */ one) => one.pid },
-          { title: "GPUs", class: "number", cell: (/** @type {any} */ one) => one.gpus },
-        ]} /><//>`}`;
+    <${Section} title="GPUs">
+      <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${columnsOf(names)} />
+    <//>
+    <${Clusters} />
+    ${foreign.length > 0 && html`<${Section} title="Processes outside the queue" aside="They use a GPU without a lease; jobs wait until they are gone">
+      <${Table} label="Processes outside the queue" rows=${foreign} keyOf=${(/** @type {any} */ one) => `${one.gpu.id} ${one.process.pid}`} columns=${[
+        { title: "User", cell: (/** @type {any} */ one) => one.process.user ?? "unknown" },
+        { title: "Program", cell: (/** @type {any} */ one) => one.process.name ?? "unknown" },
+        { title: "GPU", phone: "side", cell: (/** @type {any} */ one) => `GPU ${one.gpu.index}` },
+        { title: "Memory", class: "number", cell: (/** @type {any} */ one) => (one.process.memory === null ? "" : size(one.process.memory)) },
+        { title: "Pid", class: "number", cell: (/** @type {any} */ one) => one.process.pid },
+      ]} /><//>`}
+    ${known.waiters.length > 0 && html`<p><a href="/people">${plural(known.waiters.length, "ticket")} in the line for GPUs, of all users</a></p>`}`;
 }
 
-const percent = (/** @type {number | null} */ value) => (value === null ? "–" : `${Math.round(value)} %`);
-const SERIES = [{ label: "use", text: percent }, { label: "memory", colour: "wait", text: percent }];
-
-/** @param {{gpu: Gpu, day: import("./gpus/gpu-facts.js").Day}} props */
-function Day({ gpu, day }) {
-  const ys = useMemo(() => [day.use, day.memory], [day]);
-  return html`<figure class="panel day"><figcaption><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></figcaption>
-    <${Chart} label=${`Use and memory of GPU ${gpu.index} over the last 24 hours, in percent`} xs=${day.at} ys=${ys} series=${SERIES} low=${0} high=${100} height=${130} group="gpus" />
-  </figure>`;
-}
-
-/** @type {{title: string, class?: string, cell: (gpu: Gpu) => unknown}[]} */
-const COLUMNS = [
+/** @param {ReadonlyMap<number, string>} names of running jobs @returns {{title: string, class?: string, phone?: string, cell: (gpu: Gpu) => unknown}[]} */
+const columnsOf = (names) => [
   { title: "GPU", cell: (gpu) => html`<strong><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></strong> <span class="quiet">${gpu.name}</span>` },
-  { title: "state", cell: (gpu) => html`<${Pill} word=${gpu.state} />` },
-  { title: "who", cell: (gpu) => html`<${HolderList} gpu=${gpu} />`, class: "wide" },
-  { title: "use", class: "number", cell: (gpu) => (gpu.utilization === null ? "" : `${gpu.utilization} %`) },
+  { title: "State", phone: "side", cell: (gpu) => html`<${Pill} word=${gpu.state} />` },
+  { title: "Who", phone: "text", cell: (gpu) => html`<${HolderList} gpu=${gpu} names=${names} />`, class: "wide" },
+  { title: "Use", class: "number", cell: (gpu) => (gpu.utilization === null ? "" : `${gpu.utilization} %`) },
   {
-    title: "memory",
+    title: "Memory",
     class: "number",
     cell: (gpu) => html`${sizeOf(gpu.memory_used, gpu.memory_total)}<${Meter} part=${gpu.memory_used === null || !gpu.memory_total ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${sizeOf(gpu.memory_used, gpu.memory_total)}`} />`,
   },
-  { title: "temperature", class: "number", cell: (gpu) => (gpu.temperature === null ? "" : `${gpu.temperature} °C`) },
-  { title: "power", class: "number", cell: (gpu) => (gpu.power === null ? "" : `${Math.round(gpu.power)} W`) },
-  { title: "waiting", class: "number", cell: (gpu) => gpu.waiters || "" },
-  { title: "actions", class: "actions", cell: (gpu) => html`<${DrainButton} gpu=${gpu} />` },
+  { title: "Temperature", phone: "nothing", class: "number", cell: (gpu) => (gpu.temperature === null ? "" : `${gpu.temperature} °C`) },
+  { title: "Power", phone: "nothing", class: "number", cell: (gpu) => (gpu.power === null ? "" : `${Math.round(gpu.power)} W`) },
+  { title: "Waiting", phone: "nothing", class: "number", cell: (gpu) => gpu.waiters || "" },
+  { title: "Actions", class: "actions", cell: (gpu) => html`<${DrainButton} gpu=${gpu} />` },
 ];

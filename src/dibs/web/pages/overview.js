@@ -1,7 +1,7 @@
 // The overview: free GPUs, running jobs, expected starts, failures.
 import { Empty, Problem } from "../components/common.js";
-import { failedLately, nextFree, nextStart, FAILED_FOR_H } from "../core/facts.js";
-import { count } from "../core/format.js";
+import { FAILED_FOR_H, failedLately, freeGpus, nextStart } from "../core/facts.js";
+import { count, plural } from "../core/format.js";
 import * as state from "../core/state.js";
 import { useAnswer } from "../core/use-answer.js";
 import { html } from "../vendor/ui.js";
@@ -34,25 +34,33 @@ export default function Overview() {
     <${Facts} line=${waiting} running=${running} failed=${failedLately(failures, isMore, state.now.value)} />
     ${[line, active, failed].map((one, i) => !one.data && html`<${Problem} key=${i} error=${one.error} retry=${one.reload} />`)}
     <${GpuCards} jobs=${new Map(running.map((job) => [job.id, job]))} />
-    ${isEmpty && html`<${Empty} title="No jobs yet. Three commands to begin with, in a terminal, or press n to submit one here:" commands=${FIRST_COMMANDS} />`}
+    ${isEmpty && html`<${Empty} title="No jobs yet" text="Start with one of these commands in a terminal, or press New job above:" commands=${FIRST_COMMANDS} />`}
     ${!isEmpty && html`<${Timeline} />`}
     ${waiting.length > 0 && html`<${Waiting} line=${waiting} total=${(counts.queued ?? 0) + (counts.held ?? 0)} reload=${line.reload} />`}
     ${failures.length > 0 && html`<${Failures} jobs=${failures.slice(0, FAILURES_SHOWN)} isMore=${failures.length > FAILURES_SHOWN} />`}
   `;
 }
 
-/** @param {{line: import("../core/facts.js").InLine[], running: Job[], failed: {count: number, text: string}}} props */
+/** The headline: what runs, what waits, what failed, what is free, what comes next. @param {{line: import("../core/facts.js").InLine[], running: Job[], failed: {count: number, text: string}}} props */
 function Facts({ line, running, failed }) {
   const counts = state.counts.value;
   const active = (counts.running ?? 0) + (counts.starting ?? 0) + (counts.stopping ?? 0) + (counts.paused ?? 0);
+  const held = counts.held ?? 0;
   const now = state.now.value;
+  const gpus = state.gpus.value?.gpus ?? [];
+  const free = freeGpus(gpus, line, running, now);
   const next = nextStart(line, now);
-  const free = nextFree(state.gpus.value?.gpus ?? [], line, running, now);
-  return html`<ul class="facts" aria-label="In short">
-    <li><a href="/jobs?state=active"><b>${count(active)}</b> running</a></li>
-    <li><a href="/jobs?state=queued,held"><b>${count((counts.queued ?? 0) + (counts.held ?? 0))}</b> queued</a></li>
-    <li><a href="/jobs?state=failed,timeout,lost&sort=-finished" class=${failed.count ? "bad-text" : ""}><b>${failed.text}</b> failed in ${FAILED_FOR_H} h</a></li>
-    ${free && html`<li>${free}</li>`}
-    ${next && html`<li class="quiet">${next}</li>`}
+  const used = gpus.filter((gpu) => gpu.holders.some((one) => one.user === state.hello.value?.user)).length;
+  return html`<ul class="tiles" aria-label="In short">
+    <${Tile} what="Running" value=${count(active)} more=${gpus.length ? `on ${plural(used, "GPU")}` : ""} href="/jobs?state=active" />
+    <${Tile} what="Queued" value=${count((counts.queued ?? 0) + held)} more=${held ? `${count(held)} held` : ""} href="/jobs?state=queued,held" />
+    <${Tile} what=${`Failed in ${FAILED_FOR_H} h`} value=${failed.text} more=${failed.count ? "see why" : "nothing broke"} isBad=${failed.count > 0} href="/jobs?state=failed,timeout,lost&sort=-finished" />
+    <${Tile} what="GPUs free" value=${gpus.length ? `${free.count} of ${gpus.length}` : "none"} more=${free.more} href="/gpus" />
+    <${Tile} what="Your next start" value=${next.value} more=${next.more} href=${next.job ? `/job/${next.job}` : "/jobs?state=queued,held"} />
   </ul>`;
+}
+
+/** @param {{what: string, value: string, more: string, href: string, isBad?: boolean}} props */
+function Tile({ what, value, more, href, isBad = false }) {
+  return html`<li><a class=${`tile${isBad ? " is-bad" : ""}`} href=${href} title=${more}><span class="what">${what}</span> <b>${value}</b> <span class="more">${more}</span></a></li>`;
 }

@@ -19,14 +19,14 @@ export default function Page() {
 
 function Doctor() {
   const { data, error, reload, isLoading } = useAnswer("/v1/doctor");
-  const aside = html`<button type="button" class="small" disabled=${isLoading} onClick=${reload}>look again</button>`;
+  const aside = html`<button type="button" class="small" disabled=${isLoading} onClick=${reload}>Check again</button>`;
   return html`<${Section} title="Doctor" aside=${aside}>
     <${Problem} error=${error} retry=${reload} />
     ${data && html`<${Table} label="Checks" rows=${data.checks} keyOf=${(/** @type {Check} */ one) => one.name}
       columns=${[
-        { title: "state", cell: (/** @type {Check} */ one) => html`<${Pill} word=${one.state} />` },
-        { title: "check", cell: (/** @type {Check} */ one) => one.name },
-        { title: "found", class: "wide", cell: (/** @type {Check} */ one) => html`${one.text}${one.hint ? html`<br /><span class="quiet">${one.hint}</span>` : ""}` },
+        { title: "State", phone: "side", cell: (/** @type {Check} */ one) => html`<${Pill} word=${one.state} />` },
+        { title: "Check", phone: "title", cell: (/** @type {Check} */ one) => one.name },
+        { title: "Found", phone: "text", cell: (/** @type {Check} */ one) => html`${one.text}${one.hint ? html`<br /><span class="quiet">${one.hint}</span>` : ""}` },
       ]} />`}
   <//>`;
 }
@@ -34,7 +34,7 @@ function Doctor() {
 function Look() {
   return html`<${Section} title="This browser">
     <${Choice} label="Colours" value=${themes.chosen.value ?? "system"} choose=${(/** @type {string} */ value) => themes.choose(value === "system" ? null : value)}
-      options=${[{ value: "system", text: "as the system" }, { value: "light", text: "light" }, { value: "dark", text: "dark" }]} />
+      options=${[{ value: "system", text: "System" }, { value: "light", text: "Light" }, { value: "dark", text: "Dark" }]} />
     <${Notices} />
   <//>`;
 }
@@ -46,12 +46,12 @@ function Notices() {
     if (problem) toasts.show(problem, { kind: "bad" });
     box.checked = notifications.isOn.value;
   };
-  return html`<p><label><input type="checkbox" checked=${notifications.isOn.value} onChange=${change} /> Tell me when a job ends while I do not look at this page</label></p>`;
+  return html`<p><label><input type="checkbox" checked=${notifications.isOn.value} onChange=${change} /> Notify me when a job finishes while this page is not visible</label></p>`;
 }
 
 function Sessions() {
   const rotate = async () => {
-    const isMeant = await dialogs.confirm({ title: "Log everybody out", text: "Every link and every open page stops working, this one too. `dibs web` prints a new link.", yes: "Log out" });
+    const isMeant = await dialogs.confirm({ title: "Sign out all browsers?", text: "Every link and every open page stops working, this one too. `dibs web` prints a new link.", yes: "Sign out" });
     if (!isMeant) return;
     try {
       await api.post("/v1/session/rotate", {});
@@ -61,8 +61,8 @@ function Sessions() {
     }
   };
   return html`<${Section} title="Sessions">
-    <p>Whoever has a token of this page can do what you can. They all have the same end:</p>
-    <button type="button" class="bad" onClick=${rotate}>Log everybody out</button>
+    <p>Every browser with a link to this page can do what you can. This ends all of them, this one too.</p>
+    <button type="button" class="bad" onClick=${rotate}>Sign out all browsers</button>
   <//>`;
 }
 
@@ -72,11 +72,11 @@ function Settings() {
   return html`<${Section} title="Settings" aside=${html`dibs ${data.version}; changed with <code>dibs config set</code>`}>
     <${Table} label="Settings" rows=${data.settings} keyOf=${(/** @type {Setting} */ one) => one.name}
       columns=${[
-        { title: "setting", cell: (/** @type {Setting} */ one) => html`<code>${one.name}</code>` },
-        { title: "value", cell: (/** @type {Setting} */ one) => html`<code>${said(one.value)}</code>` },
-        { title: "from", cell: (/** @type {Setting} */ one) => one.source },
-        { title: "default", cell: (/** @type {Setting} */ one) => html`<code>${said(one.default)}</code>` },
-        { title: "what it does", class: "wide", cell: (/** @type {Setting} */ one) => one.help },
+        { title: "Setting", cell: (/** @type {Setting} */ one) => html`<code>${one.name}</code>` },
+        { title: "Value", phone: "side", cell: (/** @type {Setting} */ one) => html`<code>${said(one.value)}</code>` },
+        { title: "From", phone: "nothing", cell: (/** @type {Setting} */ one) => one.source },
+        { title: "Default", phone: "nothing", cell: (/** @type {Setting} */ one) => html`<code>${said(one.default)}</code>` },
+        { title: "What it does", phone: "nothing", cell: (/** @type {Setting} */ one) => one.help },
       ]} />
   <//>`;
 }

@@ -17,7 +17,7 @@ export default function Page() {
   /** @type {Sweep[]} */
   const sweeps = data.sweeps.toReversed();
   if (!sweeps.length) {
-    return html`<${Empty} title="No sweep yet." text="A sweep runs one command for many parameters; numbers come from dibs report or from the log."
+    return html`<${Empty} title="No sweep yet" text="A sweep runs one command for many parameters. Metrics come from dibs report, or from the log with --metric."
       commands=${["dibs sweep -g 1 'python train.py --lr {lr} --seed {seed}' -p lr=1e-3,1e-4 -p seed=0,1,2"]} />`;
   }
   return html`<${Section} title="Sweeps">
@@ -25,15 +25,15 @@ export default function Page() {
   <//>`;
 }
 
-/** @type {{title: string, class?: string, cell: (one: Sweep) => unknown}[]} */
+/** @type {{title: string, class?: string, phone?: string, cell: (one: Sweep) => unknown}[]} */
 const COLUMNS = [
-  { title: "sweep", cell: (one) => html`<a href=${`/sweep/${one.id}`}>${one.name}</a>` },
-  { title: "project", cell: (one) => one.project },
-  { title: "runs", cell: (one) => html`<${Strip} states=${one.states} />`, class: "wide" },
-  { title: "done", class: "number", cell: (one) => `${count(one.states.done ?? 0)} of ${count(total(one))}` },
-  { title: "best", class: "number", cell: (one) => html`<${Best} sweep=${one} />` },
-  { title: "made", cell: (one) => html`<${Time} at=${one.created_at} />` },
-  { title: "command", class: "mono", cell: (one) => one.command },
+  { title: "Sweep", cell: (one) => html`<a href=${`/sweep/${one.id}`}>${one.name}</a>` },
+  { title: "Project", cell: (one) => one.project },
+  { title: "Runs", phone: "text", cell: (one) => html`<${Strip} states=${one.states} />`, class: "wide" },
+  { title: "Done", phone: "side", class: "number", cell: (one) => `${count(one.states.done ?? 0)} of ${count(total(one))}` },
+  { title: "Best", class: "number", cell: (one) => html`<${Best} sweep=${one} />` },
+  { title: "Created", cell: (one) => html`<${Time} at=${one.created_at} />` },
+  { title: "Command", class: "mono", cell: (one) => one.command },
 ];
 
 /** @param {Sweep} sweep */

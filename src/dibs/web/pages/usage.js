@@ -1,6 +1,7 @@
 // Usage: GPU-hours per day, the idle part of them, and how long jobs waited.
 import { useCanvas } from "../components/canvas.js";
 import { Choice, Empty, JobLink, Problem, Section, Table } from "../components/common.js";
+import { Icon } from "../components/icons.js";
 import { csv, download } from "../core/csv.js";
 import { count, plural, span } from "../core/format.js";
 import * as router from "../core/router.js";
@@ -41,7 +42,7 @@ export default function Page() {
       options=${RANGES.map((one) => ({ value: one, text: `${one} days` }))} />
     <${Choice} label="Stacked by" value=${by} choose=${(/** @type {string} */ one) => router.setQuery({ by: one === "sweep" ? one : null })}
       options=${[{ value: "project", text: "by project" }, { value: "sweep", text: "by sweep" }]} />
-    <button type="button" class="small" disabled=${!data.sums.length} onClick=${() => download("usage.csv", csv(usageSums.sheet(data.sums)))}>download CSV</button>`;
+    <button type="button" class="small" disabled=${!data.sums.length} onClick=${() => download("usage.csv", csv(usageSums.sheet(data.sums)))}><${Icon} name="download" />CSV</button>`;
   return html`<${Whole} data=${data} by=${by} bar=${bar} /><${Others} />`;
 }
 
@@ -51,7 +52,7 @@ function Whole({ data, by, bar }) {
   const groups = useMemo(() => usageSums.grouped(data.sums, days, by), [data, by]);
   if (!groups.length) {
     return html`<${Section} title="GPU-hours" aside=${bar}>
-      <${Empty} title="No job had a GPU on these days." text="What jobs with GPUs use is summed up here, day by day:" commands=${["dibs add -g 1 'python train.py'"]} />
+      <${Empty} title="No job had a GPU on these days" text="What jobs with GPUs use is summed up here, day by day:" commands=${["dibs add -g 1 'python train.py'"]} />
     <//>`;
   }
   const all = usageSums.totals(groups);
@@ -64,7 +65,7 @@ function Whole({ data, by, bar }) {
       ${waits.longest.length > 0 && html`<span><b>${span(waits.longest[0].wait_s)}</b> longest wait</span>`}
     </div>
     <${Section} title="GPU-hours" aside=${bar}>
-      ${data.more && html`<p class="warn-text">There are more projects and sweeps than are told: the smallest are missing.</p>`}
+      ${data.more && html`<p class="warn-text">The smallest projects and sweeps are left out.</p>`}
       <${Bars} days=${days} groups=${groups} />
       <${Table} label="GPU-hours" rows=${groups} keyOf=${(/** @type {Group} */ one) => one.name} columns=${columns(days, groups, data.idle_below)} />
       <p class="quiet">Idle: under ${data.idle_below} % of use in a minute. A GPU that is shared counts for each job on it; jobs that were cleaned do not count any more.</p>
@@ -72,9 +73,9 @@ function Whole({ data, by, bar }) {
     ${waits.longest.length > 0 && html`<${Section} title="Longest waits" aside="from submission to the first start">
       <${Table} label="Longest waits" rows=${waits.longest} keyOf=${(/** @type {any} */ one) => one.job}
         columns=${[
-          { title: "job", cell: (/** @type {any} */ one) => html`<${JobLink} id=${one.job} />` },
-          { title: "name", class: "wide", cell: (/** @type {any} */ one) => one.name },
-          { title: "waited", class: "number", cell: (/** @type {any} */ one) => span(one.wait_s) },
+          { title: "Job", cell: (/** @type {any} */ one) => html`<${JobLink} id=${one.job} />` },
+          { title: "Name", class: "wide", cell: (/** @type {any} */ one) => one.name },
+          { title: "Waited", phone: "side", class: "number", cell: (/** @type {any} */ one) => span(one.wait_s) },
         ]} /><//>`}`;
 }
 
@@ -86,10 +87,10 @@ function Whole({ data, by, bar }) {
 function columns(days, groups, idleBelow) {
   const all = usageSums.totals(groups).total;
   return [
-    { title: "used by", cell: (one) => html`<i class="swatch" style=${{ background: colourOf(groups.indexOf(one), groups.length) }}></i> ${one.name}` },
+    { title: "Used by", cell: (one) => html`<i class="swatch" style=${{ background: colourOf(groups.indexOf(one), groups.length) }}></i> ${one.name}` },
     { title: "GPU-hours", class: "number", cell: (one) => hours(one.total) },
-    { title: "share", class: "number", cell: (one) => `${Math.round((100 * one.total) / all)} %` },
-    { title: `idle (< ${idleBelow} %)`, class: "number", cell: (one) => (one.watched ? `${hours(one.idle)} of ${hours(one.watched)}` : "not watched") },
+    { title: "Share", class: "number", cell: (one) => `${Math.round((100 * one.total) / all)} %` },
+    { title: `Idle (< ${idleBelow} %)`, class: "number", cell: (one) => (one.watched ? `${hours(one.idle)} of ${hours(one.watched)}` : "not watched") },
     ...days
       .map((day, i) => ({ isUsed: groups.some((one) => one.hours[i]), title: weekday(day), class: "number", cell: (/** @type {Group} */ one) => (one.hours[i] ? hours(one.hours[i]) : "") }))
       .filter(({ isUsed }) => isUsed),
@@ -137,10 +138,10 @@ function Bars({ days, groups }) {
 function Others() {
   const rows = usageSums.others(state.gpus.value?.gpus ?? [], state.hello.value?.user, state.now.value);
   if (!rows.length) return null;
-  return html`<${Section} title="Others, now" aside="what other people had before is not recorded">
+  return html`<${Section} title="Others, now" aside="their past GPU-hours: dibs usage --by user">
     <${Table} label="Others, now" rows=${rows} keyOf=${(/** @type {any} */ one) => one.user}
       columns=${[
-        { title: "user", class: "wide", cell: (/** @type {any} */ one) => one.user },
+        { title: "User", class: "wide", cell: (/** @type {any} */ one) => one.user },
         { title: "GPUs", class: "number", cell: (/** @type {any} */ one) => one.gpus },
         { title: "GPU-hours so far", class: "number", cell: (/** @type {any} */ one) => (one.hours === null ? "" : hours(one.hours)) },
       ]} /><//>`;

@@ -11,12 +11,12 @@ import * as gpuFacts from "./gpu-facts.js";
 
 /** @typedef {import("../../core/types.js").Gpu} Gpu */
 
-/** Who has a GPU, or why nobody may. @param {{gpu: Gpu}} props */
-export function HolderList({ gpu }) {
+/** Who has a GPU, or why nobody may. @param {{gpu: Gpu, names?: ReadonlyMap<number, string>}} props names of running jobs */
+export function HolderList({ gpu, names }) {
   const text = gpuFacts.statusText(gpu, state.now.value);
   const kind = gpu.fault || gpu.blocked ? "bad-text" : gpu.state === "foreign" || gpu.state === "drained" ? "warn-text" : "quiet";
   return html`<div class="holders">
-    ${gpu.holders.map((one) => html`<div key=${one.pid}>${ownJob(one, state.hello.value?.user) !== null ? html`<${JobLink} id=${one.job} /> ` : ""}${one.user ?? (one.uid === null ? "somebody" : `uid ${one.uid}`)}${one.vram ? html` <span class="quiet">${size(one.vram)}</span>` : ""}</div>`)}
+    ${gpu.holders.map((one) => html`<div key=${one.pid}>${ownJob(one, state.hello.value?.user) !== null ? html`<${JobLink} id=${one.job} name=${names?.get(Number(one.job))} /> ` : ""}${one.loan ? "idle lease, lent to " : ""}${one.user ?? (one.uid === null ? "somebody" : `uid ${one.uid}`)}${one.vram ? html` <span class="quiet">${size(one.vram)}</span>` : ""}</div>`)}
     ${text && html`<div class=${kind}>${text}</div>`}
     ${gpu.state !== "foreign" && gpu.foreign ? html`<div class="warn-text">${gpu.foreign}</div>` : null}
   </div>`;
@@ -26,8 +26,8 @@ export function HolderList({ gpu }) {
 export function DrainButton({ gpu }) {
   const isOut = gpu.state === "drained" || gpu.state === "unhealthy";
   return isOut
-    ? html`<button type="button" class="small" onClick=${() => void undrain(gpu)}>return</button>`
-    : html`<button type="button" class="small" onClick=${() => dialogs.open(() => html`<${DrainDialog} gpu=${gpu} />`)}>drain</button>`;
+    ? html`<button type="button" class="small" onClick=${() => void undrain(gpu)}>Return</button>`
+    : html`<button type="button" class="small" onClick=${() => dialogs.open(() => html`<${DrainDialog} gpu=${gpu} />`)}>Drain</button>`;
 }
 
 /** @param {{gpu: Gpu}} props */
@@ -45,9 +45,9 @@ function DrainDialog({ gpu }) {
   };
   return html`<${dialogs.Dialog} title=${`Drain GPU ${gpu.index}`}>
     <form onSubmit=${drain}>
-      <p>What runs on it goes on; nothing new starts until it is returned.</p>
-      <${Field} label="Why" hint="People who wait are told."><input class="wide" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} /><//>
-      <footer><button type="button" onClick=${dialogs.close}>Leave it</button><button class="primary">Drain</button></footer>
+      <p>Running jobs continue; nothing new starts on it until you return it.</p>
+      <${Field} label="Why" hint="Shown to everybody who waits."><input class="wide" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} /><//>
+      <footer><button type="button" onClick=${dialogs.close}>Back</button><button class="primary">Drain</button></footer>
     </form>
   <//>`;
 }

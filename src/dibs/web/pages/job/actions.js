@@ -1,6 +1,7 @@
 // Actions of one job: buttons, and the same by keyboard. Only what its state allows is offered.
 import { askPriority } from "../../components/bulk-actions.js";
-import { Copy } from "../../components/common.js";
+import { Copy, Menu } from "../../components/common.js";
+import { Icon } from "../../components/icons.js";
 import * as jobActions from "../../components/job-actions.js";
 import * as lazy from "../../components/lazy.js";
 import { useKeys } from "../../core/keys.js";
@@ -43,7 +44,7 @@ export function Actions({ job }) {
     [
       { keys: "c", does: "Cancel", group: "Job", run: cancel },
       { keys: "r", does: "Retry", group: "Job", run: retry },
-      { keys: "R", does: "Retry with changes", group: "Job", run: change },
+      { keys: "R", does: "Retry with changes, or duplicate", group: "Job", run: change },
       { keys: "h", does: "Hold or let go", group: "Job", run: hold },
       { keys: "p", does: "Set the priority", group: "Job", run: priority },
     ],
@@ -51,14 +52,17 @@ export function Actions({ job }) {
   );
   return html`<div class="job-actions" role="toolbar" aria-label="Job">
     ${may.cancel && html`<button type="button" class="bad" disabled=${isLeaving} onClick=${cancel}>${isLeaving ? "Cancelling…" : "Cancel"}</button>`}
-    ${may.retry && html`<button type="button" onClick=${retry}>Retry</button>`}
-    <button type="button" onClick=${change}>Retry with changes</button>
+    ${may.retry && html`<button type="button" onClick=${retry}><${Icon} name="retry" />Retry</button>`}
+    <button type="button" onClick=${change}>${may.retry ? html`<${Icon} name="edit" />Retry with changes` : html`<${Icon} name="copy" />Duplicate`}</button>
     ${may.hold && html`<button type="button" onClick=${hold}>Hold</button>`}
     ${may.unhold && html`<button type="button" onClick=${hold}>Unhold</button>`}
     ${may.pause && html`<button type="button" onClick=${pause}>Pause</button>`}
     ${may.resume && html`<button type="button" onClick=${pause}>Resume</button>`}
     ${may.priority && html`<button type="button" onClick=${priority}>Priority…</button>`}
-    <${Copy} text=${job.command} label="Copy command" />
-    ${job.cli && html`<${Copy} text=${job.cli} label="Copy as CLI" />`}
+    <${Menu} label="More actions" icon="more">
+      <${Copy} text=${job.command} label="Copy command" />
+      ${job.cli && html`<${Copy} text=${job.cli} label="Copy as CLI" />`}
+      <a href=${`/compare?jobs=${job.id}`}>Compare with others…</a>
+    </${Menu}>
   </div>`;
 }

@@ -1,10 +1,10 @@
 // Everything about one job that is not its output or a chart: its options, attempts and events.
 import { Command, Empty, JobLink, Pill, Problem, Table, Time } from "../../components/common.js";
-import { ending, gpuNames, size, took } from "../../core/format.js";
+import { gpuNames, size, took } from "../../core/format.js";
 import * as state from "../../core/state.js";
 import { useAnswer } from "../../core/use-answer.js";
 import { html } from "../../vendor/ui.js";
-import { eventWords, limit } from "./job-text.js";
+import { endText, eventWords, explained, limit } from "./job-text.js";
 
 /** @typedef {import("./job-text.js").Whole} Whole */
 /** @typedef {import("../../vendor/ui.js").ComponentChildren} Children */
@@ -34,12 +34,17 @@ export function Details({ job }) {
     ["Retries", job.retries > 0 && `up to ${job.retries}`],
     ["Priority", String(job.priority)],
     ["Waits for", job.after.length > 0 && job.after.map((need) => html`<span key=${need.id}><${JobLink} id=${need.id} /> (${WHEN[need.when] ?? need.when}) </span>`)],
-    ["Sweep", job.sweep !== null && html`<a href=${`/sweep/${job.sweep}`}>sweep ${job.sweep}</a>, run ${job.index}`],
+    ["Sweep", job.sweep !== null && html`<a href=${`/sweep/${encodeURIComponent(job.sweep)}`}>${job.sweep}</a>, run ${job.index}`],
     ["Parameters", params.length > 0 && html`<pre>${params.map(([name, value]) => `${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n")}</pre>`],
     ["Project", job.project],
+    ["Group", job.group],
+    ["Engine", job.engine !== "local" && [job.engine, job.engine_ref, job.node].filter(Boolean).join(", ")],
+    ["Evictable", job.evictable && (job.evictable === true ? "yes" : job.evictable)],
+    ["Evicted", job.evictions > 0 && `${job.evictions} times`],
     ["Tags", job.tags.join(", ")],
     ["Comment", job.comment],
-    ["Ended", job.finished_at && [job.state, ending(job), job.cause].filter((word, i, all) => word && all.indexOf(word) === i).join(", ")],
+    ["Group", job.group === "default" ? null : job.group],
+    ["Ended", job.finished_at && [job.state, endText(job)].filter(Boolean).join(", ")],
     ["Peak memory", peaks.length > 0 && peaks.map((peak) => html`<div key=${peak}>${peak}</div>`)],
     ["Remark", job.remark],
     ["Log", html`<code>${job.log}</code>`],
@@ -58,18 +63,18 @@ function gpuOf(job, id) {
 
 /** @param {{job: Whole}} props */
 export function Attempts({ job }) {
-  const past = job.attempts.map((one) => ({ ...one, word: one.outcome, why: [ending(one), one.cause].filter(Boolean).join(", ") }));
+  const past = job.attempts.map((one) => ({ ...one, word: one.outcome, why: endText(one) }));
   const isPast = past.some((one) => one.attempt === job.attempt);
   const now = { attempt: job.attempt, word: job.state, why: job.reason ?? "", gpu_indices: job.gpu_indices, started_at: job.started_at, finished_at: job.finished_at };
   const rows = isPast ? past : [...past, now];
   return html`<${Table} label="Attempts" keyOf=${(/** @type {typeof now} */ row) => row.attempt} rows=${rows.toReversed()} columns=${[
-    { title: "attempt", class: "number", cell: (/** @type {typeof now} */ row) => row.attempt },
-    { title: "state", cell: (/** @type {typeof now} */ row) => html`<${Pill} word=${row.word} />` },
+    { title: "Attempt", class: "number", cell: (/** @type {typeof now} */ row) => row.attempt },
+    { title: "State", phone: "side", cell: (/** @type {typeof now} */ row) => html`<${Pill} word=${row.word} />` },
     { title: "GPUs", cell: (/** @type {typeof now} */ row) => gpuNames(row.gpu_indices) },
-    { title: "started", cell: (/** @type {typeof now} */ row) => html`<${Time} at=${row.started_at} isClock />` },
-    { title: "took", cell: (/** @type {typeof now} */ row) => took(row.started_at, row.finished_at, state.now.value) },
-    { title: "how it ended", cell: (/** @type {typeof now} */ row) => row.why },
-    { title: "log", cell: (/** @type {typeof now} */ row) => html`<a href=${`/job/${job.id}?attempt=${row.attempt}`}>log</a>` },
+    { title: "Started", cell: (/** @type {typeof now} */ row) => html`<${Time} at=${row.started_at} isClock />` },
+    { title: "Took", cell: (/** @type {typeof now} */ row) => took(row.started_at, row.finished_at, state.now.value) },
+    { title: "How it ended", cell: (/** @type {typeof now} */ row) => row.why },
+    { title: "Log", cell: (/** @type {typeof now} */ row) => html`<a href=${`/job/${job.id}?attempt=${row.attempt}`}>log</a>` },
   ]} />`;
 }
 
@@ -79,11 +84,12 @@ export function Attempts({ job }) {
 export function Events({ job }) {
   const { data, error, reload } = /** @type {import("../../core/use-answer.js").Answer<{events: Happened[]}>} */ (useAnswer(`/v1/jobs/${job.id}/events`, { isLive: true }));
   if (!data) return html`<${Problem} error=${error} retry=${reload} />`;
-  if (!data.events.length) return html`<${Empty} title="Nothing is kept of what happened to this job." />`;
-  const rows = data.events.map((event, i) => ({ ...event, i }));
+  if (!data.events.length) return html`<${Empty} title="No events are kept for this job" />`;
+  const indices = new Map((state.gpus.value?.gpus ?? []).map((gpu) => [gpu.id, gpu.index]));
+  const rows = explained(data.events, job, indices).map((event, i) => ({ ...event, i }));
   return html`<${Table} label="Events" keyOf=${(/** @type {typeof rows[0]} */ row) => row.i} rows=${rows} columns=${[
-    { title: "when", cell: (/** @type {Happened} */ row) => html`<${Time} at=${row.at} isClock />` },
-    { title: "what", cell: (/** @type {Happened} */ row) => eventWords(row.kind) },
-    { title: "who and why", class: "wide", cell: (/** @type {Happened} */ row) => row.detail ?? "" },
+    { title: "When", cell: (/** @type {Happened} */ row) => html`<${Time} at=${row.at} isClock />` },
+    { title: "What", phone: "side", cell: (/** @type {Happened} */ row) => eventWords(row.kind) },
+    { title: "Details", phone: "text", cell: (/** @type {Happened} */ row) => row.detail ?? "" },
   ]} />`;
 }

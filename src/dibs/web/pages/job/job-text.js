@@ -22,6 +22,10 @@ export function draftOf(job) {
     after: job.after.map((need) => need.id).join(","),
     priority: String(job.priority),
     time: limit(job.time_limit_s),
+    vram: job.vram ? `${Math.round(job.vram / 1024 ** 2)}M` : "",
+    retries: job.retries ? String(job.retries) : "",
+    tags: (job.tags ?? []).join(", "),
+    gpuIds: (job.request?.gpu_ids ?? []).join(","),
   };
 }
 
@@ -91,36 +95,75 @@ export function samples(history, from, to) {
 /** What happened, in the words of `dibs show`. @type {Record<string, string>} */
 const EVENTS = {
   Submitted: "submitted",
-  Ready: "joined the line",
-  NotReady: "left the line",
-  Placed: "given its place",
-  GivenUp: "start given up",
+  Ready: "joined the queue for GPUs",
+  NotReady: "left the queue for GPUs",
+  Placed: "placed",
+  GivenUp: "start abandoned",
   Started: "started",
   Ended: "ended",
   LostTrack: "lost",
   Orphaned: "lost its runner",
   CannotStart: "could not be started",
   CancelAsked: "cancel asked",
-  NeedFailed: "needs what failed",
-  NeedRetried: "waits again",
+  NeedFailed: "dependency failed",
+  NeedRetried: "dependency retried",
   HoldAsked: "held",
-  UnholdAsked: "let go",
+  UnholdAsked: "released",
   Paused: "paused",
   Resumed: "resumed",
   RetryAsked: "retry asked",
   Moved: "moved",
   Edited: "edited",
-  Signalled: "got a signal",
-  Stuck: "would not end",
+  Signalled: "received a signal",
+  Stuck: "could not be killed",
   Leftovers: "cleaned up",
-  NoticeFailed: "notice failed",
-  Misused: "misused a GPU",
+  NoticeFailed: "notification failed",
+  Misused: "used an unassigned GPU",
   Stray: "strayed",
-  Exceeds: "uses too much",
-  Foreign: "GPU used by others",
-  Unwell: "GPU unwell",
+  Exceeds: "exceeded --vram",
+  Foreign: "foreign process on GPU",
+  Unwell: "GPU unhealthy",
+  Sent: "sent to its engine",
+  StoppedEarly: "stopped early",
+  Evictable: "became evictable",
+  Idle: "GPU idle",
+  EvictAsked: "evicted",
+  Evicted: "gave up its GPUs",
   Rediscovered: "found in its folder",
 };
+
+/** Causes of a bad end, in words. @type {Record<string, string>} */
+const CAUSES = { oom: "out of memory", gpu: "a GPU fault", dependency: "a job that it needs failed", start: "could not be started" };
+
+/**
+ * How an attempt ended, in words: "exit code 1, out of memory", "killed by signal 9", "time limit reached".
+ * @param {{exit_code: number | null, signal: number | string | null, cause: string | null}} end
+ */
+export function endText({ exit_code: code, signal, cause }) {
+  if (cause === "timeout") return "time limit reached";
+  const how = signal != null ? `killed by signal ${signal}` : code != null ? `exit code ${code}` : "";
+  const why = cause && cause !== "exit" && cause !== "signal" ? (CAUSES[cause] ?? cause) : "";
+  return [how, why].filter(Boolean).join(", ");
+}
+
+/**
+ * Return events with their details in words: GPUs by number, exit codes of the attempt that ended.
+ * @template {{kind: string, detail: string | null}} T
+ * @param {readonly T[]} events @param {Pick<Whole, "attempts">} job @param {ReadonlyMap<string, number>} indices of GPUs by id
+ * @returns {(T & {detail: string})[]}
+ */
+export function explained(events, job, indices) {
+  let ended = 0;
+  return events.map((event) => {
+    const text = (event.detail ?? "").replace(/\b(?:GPU|MIG|FAKE)-[\w-]+/g, (id) => (indices.has(id) ? `GPU ${indices.get(id)}` : id));
+    if (event.kind === "Placed") return { ...event, detail: text && `on ${text}` };
+    if (event.kind !== "Ended") return { ...event, detail: text };
+    const attempt = job.attempts[ended];
+    ended += 1;
+    const how = attempt ? [attempt.outcome, endText(attempt)].filter(Boolean).join(": ") : "";
+    return { ...event, detail: [how, text].filter(Boolean).join("; ") };
+  });
+}
 
 /** @param {string} kind */
 export const eventWords = (kind) => EVENTS[kind] ?? kind;

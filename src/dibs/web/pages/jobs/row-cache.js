@@ -39,6 +39,17 @@ export class Rows {
     return this.jobs.get(id);
   }
 
+  /** Names of metrics that loaded jobs reported, for columns. @returns {string[]} */
+  metrics() {
+    return [...new Set([...this.jobs.values()].flatMap((job) => Object.keys(job.report ?? {})))].sort();
+  }
+
+  /** Tags, projects and names of loaded jobs, for completions. @returns {{tag: string[], project: string[], name: string[]}} */
+  known() {
+    const all = [...this.jobs.values()];
+    return { tag: [...new Set(all.flatMap((job) => job.tags))].sort(), project: [...new Set(all.map((job) => job.project))].sort(), name: [...new Set(all.map((job) => job.name.replace(/\d+$/, "*")))].sort() };
+  }
+
   /** @param {Job[]} jobs */
   put(jobs) {
     for (const job of jobs) {

@@ -1,6 +1,6 @@
-// One card per GPU: its utilization in the last ten minutes, its memory, and its holder.
-import { Empty, JobLink, Meter, Pill, Section } from "../../components/common.js";
-import { holder, joined, shortName, sparkline } from "../../core/facts.js";
+// One card per GPU: its state as a coloured edge, its utilization in the last ten minutes, its memory, and its holder.
+import { Empty, JobLink, Meter, Section } from "../../components/common.js";
+import { columnsFor, holder, joined, shortName, sparkline } from "../../core/facts.js";
 import { sizeOf, span } from "../../core/format.js";
 import * as state from "../../core/state.js";
 import * as themes from "../../core/themes.js";
@@ -23,12 +23,12 @@ export function GpuCards({ jobs }) {
   const { value: machine } = state.gpus;
   if (!machine) return null;
   if (!machine.gpus.length) {
-    return html`<${Section} title="GPUs"><${Empty} title="No GPU here." text=${machine.problem ?? machine.restriction ?? "Jobs without GPUs run all the same."} /></${Section}>`;
+    return html`<${Section} title="GPUs"><${Empty} title="No GPU on this machine" text=${machine.problem ?? machine.restriction ?? "Jobs that ask for none run here: -g 0. For a try with pretend GPUs: DIBS_DEVICES=fake:4."} /></${Section}>`;
   }
   return html`<${Section} title="GPUs">
     ${machine.problem && html`<p class="warn-text">${machine.problem}</p>`}
     ${machine.starts && html`<p class="warn-text">${machine.starts}</p>`}
-    <ul class="gpus">
+    <ul class="gpus" style=${{ "--wide": columnsFor(machine.gpus.length, 4), "--middle": columnsFor(machine.gpus.length, machine.gpus.length % 4 === 0 ? 4 : 3), "--narrow": machine.gpus.length > 1 ? 2 : 1 }}>
       ${machine.gpus.map((gpu) => html`<li key=${gpu.id}><${Card} gpu=${gpu} samples=${history.get(gpu.id) ?? []} jobs=${jobs} /></li>`)}
     </ul>
   </${Section}>`;
@@ -38,22 +38,36 @@ export function GpuCards({ jobs }) {
 function Card({ gpu, samples, jobs }) {
   const who = holder(gpu, state.hello.value?.user);
   const job = who.job === null ? undefined : jobs.get(who.job);
-  const left = job?.time_limit_s && job.started_at ? (Date.parse(job.started_at) + job.time_limit_s * 1000 - state.now.value) / 1000 : null;
-  const heat = [gpu.temperature != null && `${gpu.temperature}°C`, gpu.power != null && `${Math.round(gpu.power)} W`].filter(Boolean).join(" ");
-  const use = gpu.utilization == null ? "" : `${gpu.utilization}% · `;
+  const heat = [gpu.temperature != null && `${gpu.temperature} °C`, gpu.power != null && `${Math.round(gpu.power)} W`].filter(Boolean).join(" · ");
   const memory = sizeOf(gpu.memory_used, gpu.memory_total);
-  const isOdd = gpu.state === "drained" || gpu.state === "unhealthy";
-  return html`<div class="panel gpu">
-    <div class="line"><a href=${`/gpu/${gpu.index}`}><strong>GPU ${gpu.index}</strong> <span class="quiet">${shortName(gpu.name)}</span></a><span class="quiet">${heat}</span></div>
+  return html`<div class=${`panel gpu is-${who.kind}`}>
+    <div class="line"><a href=${`/gpu/${gpu.index}`}><strong>GPU ${gpu.index}</strong> <span class="quiet model">${shortName(gpu.name)}</span></a><small class="heat">${heat}</small></div>
     <${Sparkline} samples=${samples} label=${`GPU ${gpu.index} busy ${gpu.utilization ?? "?"} % now, the last ten minutes as a line`} />
-    <${Meter} part=${gpu.memory_used === null || !gpu.memory_total ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${memory}`} kind=${gpu.state === "foreign" ? "warn" : ""} />
-    <div class="line">
-      <span class="who">${who.job !== null && html`<${JobLink} id=${who.job} name=${job?.name} /> `}<span class=${who.kind === "quiet" ? "quiet" : who.kind ? `${who.kind}-text` : ""} title=${who.text}>${who.text}</span>
-        ${left !== null && left > 0 && html`<span class="quiet" title="left at most, by its time limit"> · ≤ ${span(left)}</span>`}${isOdd && html` <${Pill} word=${gpu.state} />`}</span>
-      <span class="quiet number">${use}${memory}</span>
+    <div class="pair">
+      <div><div class="line"><span>Use</span><span class="number">${gpu.utilization == null ? "–" : `${gpu.utilization} %`}</span></div>
+        <${Meter} part=${gpu.utilization == null ? null : gpu.utilization / 100} label=${`use ${gpu.utilization ?? "unknown"} %`} /></div>
+      <div><div class="line"><span>Memory</span><span class="number">${memory}</span></div>
+        <${Meter} part=${gpu.memory_used === null || !gpu.memory_total ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${memory}`} kind="memory" /></div>
     </div>
-    ${job?.marks?.map((mark) => html`<div key=${mark} class="warn-text">${mark}</div>`)}
+    <${Owner} gpu=${gpu} who=${who} job=${job} />
   </div>`;
+}
+
+/** The holder's line, and how much of its time is over. @param {{gpu: import("../../core/types.js").Gpu, who: ReturnType<typeof holder>, job?: import("../../core/types.js").Job}} props */
+function Owner({ gpu, who, job }) {
+  const ink = { foreign: "warn-text", drained: "warn-text", unhealthy: "bad-text", blocked: "bad-text", free: "done-text" }[/** @type {string} */ (who.kind)] ?? "";
+  const began = job?.started_at ?? who.since;
+  const ran = began ? Math.max(0, state.now.value - Date.parse(began)) / 1000 : null;
+  const limit = job?.time_limit_s ?? null;
+  const idle = gpu.idle_since && who.kind === "free" ? (state.now.value - Date.parse(gpu.idle_since)) / 1000 : null;
+  const most = limit ? ` of ${span(limit)}` : "";
+  const time = ran !== null ? span(ran) : idle !== null && idle > 60 ? `idle for ${span(idle)}` : "";
+  return html`<div class="line owner">
+      <span title=${who.text}>${who.job !== null && html`<${JobLink} id=${who.job} name=${job?.name} /> `}<span class=${ink}>${who.text}</span>
+        ${job?.marks?.map((mark) => html`<span key=${mark} class="warn-text" title=${mark}> · ${mark}</span>`)}</span>
+      <small>${time}<span class="most">${ran !== null && most}</span></small>
+    </div>
+    <${Meter} part=${limit && ran !== null ? ran / limit : null} label=${ran !== null && limit ? `${time}${most}` : "no time limit"} kind=${limit && ran !== null && ran > 0.9 * limit ? "warn" : "time"} />`;
 }
 
 /** @param {{samples: Sample[], label: string}} props */

@@ -1,6 +1,7 @@
 // The two lists of the overview: waiting jobs with reason and forecast, moved by dragging or keys; and failures with
 // the most informative line of their log.
 import { JobLink, Pill, Section, Table, Time } from "../../components/common.js";
+import { IconButton } from "../../components/icons.js";
 import * as jobActions from "../../components/job-actions.js";
 import * as api from "../../core/api.js";
 import { moveTo, placeOf, ranOn } from "../../core/facts.js";
@@ -59,16 +60,15 @@ export function Waiting({ line, total, reload }) {
     },
   });
   const columns = [
-    { title: "#", class: "number", cell: (/** @type {InLine} */ row) => line.indexOf(row) + 1 },
-    { title: "job", class: "tight", cell: (/** @type {InLine} */ row) => html`<${JobLink} id=${row.id} name=${row.name} />` },
-    { title: "state", cell: (/** @type {InLine} */ row) => html`<${Pill} word=${row.state} />` },
+    { title: "Job", class: "tight", cell: (/** @type {InLine} */ row) => html`<span class="quiet number">${line.indexOf(row) + 1}.</span> <${JobLink} id=${row.id} name=${row.name} />` },
+    { title: "State", phone: "side", cell: (/** @type {InLine} */ row) => html`<${Pill} word=${row.state} />` },
     { title: "GPUs", class: "number", cell: (/** @type {InLine} */ row) => row.gpus },
-    { title: "starts", class: "tight", cell: (/** @type {InLine} */ row) => html`<${Starts} row=${row} now=${now} />` },
-    { title: "why waiting", cell: (/** @type {InLine} */ row) => html`<span title=${row.hint ?? ""}>${row.reason}</span>` },
-    { title: "command", class: "mono", cell: (/** @type {InLine} */ row) => html`<span title=${row.command}>${row.command}</span>` },
-    { title: "actions", class: "actions", cell: (/** @type {InLine} */ row) => html`<${Actions} row=${row} index=${line.indexOf(row)} last=${line.length - 1} move=${move} />` },
+    { title: "Starts", class: "tight", cell: (/** @type {InLine} */ row) => html`<${Starts} row=${row} now=${now} />` },
+    { title: "Why it waits", class: "clip", phone: "nothing", cell: (/** @type {InLine} */ row) => html`<span title=${row.hint ? `${row.reason}. ${row.hint}` : row.reason}>${row.reason}</span>` },
+    { title: "Command", class: "mono", cell: (/** @type {InLine} */ row) => html`<span title=${row.command}>${row.command}</span>` },
+    { title: "Actions", class: "actions", cell: (/** @type {InLine} */ row) => html`<${Actions} row=${row} index=${line.indexOf(row)} last=${line.length - 1} move=${move} />` },
   ];
-  const aside = html`<span>drag a row, or Alt ↑ ↓ on its buttons, to reorder</span>${total > line.length && html`<a href="/jobs?state=queued,held">all ${count(total)} →</a>`}`;
+  const aside = html`<span>Drag a row, or Alt ↑ ↓ on its buttons, to reorder</span>${total > line.length && html`<a class="right" href="/jobs?state=queued,held">All ${count(total)}</a>`}`;
   return html`<${Section} title="Queue" aside=${aside}>
     <${Table} label="Queue" columns=${columns} rows=${line} keyOf=${(/** @type {InLine} */ row) => row.id} rowProps=${rowProps} />
   </${Section}>`;
@@ -83,26 +83,26 @@ function Starts({ row, now }) {
 
 /** @param {{row: InLine, index: number, last: number, move: (from: number, to: number) => void}} props */
 function Actions({ row, index, last, move }) {
-  if (jobActions.cancelling.value.has(row.id)) return html`<span class="quiet">cancelling</span>`;
+  if (jobActions.cancelling.value.has(row.id)) return html`<span class="quiet">Cancelling…</span>`;
   const isHeld = row.state === "held";
-  return html`<button type="button" class="small arrow" disabled=${index === 0} aria-label=${`Move job ${row.id} up`} onClick=${() => move(index, index - 1)}>↑</button>
-    <button type="button" class="small arrow" disabled=${index === last} aria-label=${`Move job ${row.id} down`} onClick=${() => move(index, index + 1)}>↓</button>
-    <button type="button" class="small" aria-label=${`${isHeld ? "Release" : "Hold"} job ${row.id}`} onClick=${() => jobActions.act(isHeld ? "unhold" : "hold", [row.id])}>${isHeld ? "release" : "hold"}</button>
-    <button type="button" class="small" aria-label=${`Cancel job ${row.id}`} onClick=${() => jobActions.cancel([row.id])}>cancel</button>`;
+  return html`<${IconButton} name="up" label=${`Move job ${row.id} up`} disabled=${index === 0} onClick=${() => move(index, index - 1)} />
+    <${IconButton} name="down" label=${`Move job ${row.id} down`} disabled=${index === last} onClick=${() => move(index, index + 1)} />
+    <${IconButton} name=${isHeld ? "play" : "pause"} label=${`${isHeld ? "Release" : "Hold"} job ${row.id}`} onClick=${() => jobActions.act(isHeld ? "unhold" : "hold", [row.id])} />
+    <${IconButton} name="close" label=${`Cancel job ${row.id}`} onClick=${() => jobActions.cancel([row.id])} />`;
 }
 
 /** @param {{jobs: Job[], isMore: boolean}} props */
 export function Failures({ jobs, isMore }) {
   const columns = [
-    { title: "job", class: "tight", cell: (/** @type {Job} */ job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
-    { title: "when", class: "tight", cell: (/** @type {Job} */ job) => html`<${Time} at=${job.finished_at} />` },
-    { title: "on", class: "tight", cell: ranOn },
-    { title: "ran", class: "number", cell: (/** @type {Job} */ job) => took(job.started_at, job.finished_at, 0) || "never" },
-    { title: "ended", cell: (/** @type {Job} */ job) => html`<span class="bad-text">${ending(job)}${job.cause === "oom" ? ", out of memory" : ""}</span>` },
-    { title: "last line", class: "mono", cell: (/** @type {Job} */ job) => html`<${LastLine} job=${job} />` },
-    { title: "actions", class: "actions", cell: (/** @type {Job} */ job) => html`<button type="button" class="small" aria-label=${`Retry job ${job.id}`} onClick=${() => jobActions.act("retry", [job.id])}>retry</button>` },
+    { title: "Job", class: "tight", cell: (/** @type {Job} */ job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
+    { title: "When", class: "tight", cell: (/** @type {Job} */ job) => html`<${Time} at=${job.finished_at} />` },
+    { title: "On", class: "tight", phone: "nothing", cell: ranOn },
+    { title: "Ran", class: "number", phone: "nothing", cell: (/** @type {Job} */ job) => took(job.started_at, job.finished_at, 0) || "never" },
+    { title: "Ended", phone: "side", cell: (/** @type {Job} */ job) => html`<span class="bad-text">${ending(job)}${job.cause === "oom" ? ", out of memory" : ""}</span>` },
+    { title: "Last line", class: "mono", phone: "text", cell: (/** @type {Job} */ job) => html`<${LastLine} job=${job} />` },
+    { title: "Actions", class: "actions", cell: (/** @type {Job} */ job) => html`<${IconButton} name="retry" label=${`Retry job ${job.id}`} onClick=${() => jobActions.act("retry", [job.id])} />` },
   ];
-  const aside = isMore && html`<a href="/jobs?state=failed,timeout,lost">all →</a>`;
+  const aside = isMore && html`<a class="right" href="/jobs?state=failed,timeout,lost&sort=-finished">All failures</a>`;
   return html`<${Section} title="Recent failures" aside=${aside}>
     <${Table} label="Recent failures" columns=${columns} rows=${jobs} keyOf=${(/** @type {Job} */ job) => job.id} />
   </${Section}>`;

@@ -5,7 +5,7 @@ import { ms } from "../../core/format.js";
  * @typedef {import("../../core/types.js").Timeline} Timeline
  * @typedef {import("../../core/types.js").Bar} Bar
  * @typedef {{from: number, to: number}} View milliseconds
- * @typedef {{bar: Bar, lane: number, from: number, to: number, until: number}} Piece one bar in one lane; what goes on is known up to `to`
+ * @typedef {{bar: Bar, lane: number, from: number, to: number, until: number, count: number}} Piece one bar in one lane; what still runs is known up to `to`; `count` planned runs of a sweep
  * @typedef {{from: number, to: number, fill: string, ink: string, edge: string}} Part with its colours; an expected one has an edge
  */
 
@@ -54,10 +54,78 @@ export function pieces(timeline, now) {
       const lane = lanes.get(gpu);
       const from = ms(bar.from);
       const to = bar.to ? ms(bar.to) : Math.max(now, from);
-      return lane === undefined ? [] : [{ bar, lane, from, to, until: bar.expected_end ? Math.max(to, ms(bar.expected_end)) : to }];
+      return lane === undefined ? [] : [{ bar, lane, from, to, until: bar.expected_end ? Math.max(to, ms(bar.expected_end)) : to, count: 1 }];
     }),
   );
 }
+
+/**
+ * Return the pieces with the planned runs of one sweep that follow each other in a lane as one piece.
+ * @param {readonly Piece[]} all @returns {Piece[]}
+ */
+export function collapsed(all) {
+  /** @type {Map<number, Piece>} */
+  const newest = new Map();
+  const planned = all.filter((one) => one.bar.is_plan).sort((a, b) => a.from - b.from);
+  /** @type {Piece[]} */
+  const found = all.filter((one) => !one.bar.is_plan);
+  for (const piece of planned) {
+    const before = newest.get(piece.lane);
+    if (before && piece.bar.sweep && before.bar.sweep === piece.bar.sweep) {
+      before.until = before.to = Math.max(before.to, piece.to);
+      before.count += 1;
+    } else {
+      const own = { ...piece };
+      newest.set(piece.lane, own);
+      found.push(own);
+    }
+  }
+  return found;
+}
+
+/** Milliseconds from which on a view shows how busy each GPU was instead of single jobs. */
+export const DENSE = 3 * 24 * HOUR;
+/** Pixels of one column of that view. */
+export const COLUMN = 6;
+
+/**
+ * Return for each lane and column of a dense view which part of its time was used, by jobs that succeeded, failed, run or are planned.
+ * @param {readonly Piece[]} all @param {View} view @param {number} columns @param {number} lanes
+ * @returns {{done: number, bad: number, run: number, plan: number}[][]}
+ */
+export function density(all, view, columns, lanes) {
+  const wide = (view.to - view.from) / columns;
+  const found = Array.from({ length: lanes }, () => Array.from({ length: columns }, () => ({ done: 0, bad: 0, run: 0, plan: 0 })));
+  for (const piece of all) {
+    for (const part of parts(piece)) {
+      const kind = part.fill === "wait-soft" || part.fill === "run-soft" ? "plan" : part.fill === "bad-soft" ? "bad" : part.fill === "run" ? "run" : "done";
+      const [first, last] = [Math.max(0, Math.floor((part.from - view.from) / wide)), Math.min(columns - 1, Math.floor((part.to - view.from) / wide))];
+      for (let i = first; i <= last; i += 1) {
+        const inside = Math.min(part.to, view.from + (i + 1) * wide) - Math.max(part.from, view.from + i * wide);
+        if (inside > 0) found[piece.lane][i][kind] = Math.min(1, found[piece.lane][i][kind] + inside / wide);
+      }
+    }
+  }
+  return found;
+}
+
+/**
+ * Return a text that fits, with an ellipsis where it is cut; "" if not even three letters do.
+ * @param {string} text @param {number} room @param {(text: string) => number} measure
+ */
+export function fitted(text, room, measure) {
+  if (measure(text) <= room) return text;
+  let [low, high] = [0, text.length];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (measure(`${text.slice(0, middle)}…`) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return low < 3 ? "" : `${text.slice(0, low)}…`;
+}
+
+/** What is written on a piece. @param {Piece} piece */
+export const label = ({ bar, count }) => (count > 1 ? `${bar.sweep} × ${count}` : bar.name || `#${bar.job}`);
 
 /** Colours of a bar by its state: what fills it, and what is written on it. @type {Record<string, [string, string]>} */
 const PAINT = { done: ["done-soft", "on-done"], failed: ["bad-soft", "on-colour"], timeout: ["bad-soft", "on-colour"], lost: ["bad-soft", "on-colour"], cancelled: ["line", "text"] };

@@ -1,5 +1,6 @@
 // The timeline: a lane per GPU with past, running and expected jobs. Drawn on a canvas; the table below it says the same.
 import { Choice, JobLink, Pill, Problem, Section, Table } from "../../components/common.js";
+import { Icon } from "../../components/icons.js";
 import { clock, span } from "../../core/format.js";
 import { useKeys } from "../../core/keys.js";
 import * as router from "../../core/router.js";
@@ -50,12 +51,19 @@ export function Timeline() {
     [view.from, view.to],
   );
   const aside = html`<${Choice} label="Time shown" options=${CHOICES} value=${own ? "" : range} choose=${choose} />
-    <button type="button" class="small" aria-expanded=${isTable} onClick=${() => setTable(!isTable)}>as a table</button>`;
+    <${Legend} isDense=${view.to - view.from >= lanes.DENSE} />
+    <button type="button" class="small right" aria-expanded=${isTable} onClick=${() => setTable(!isTable)}><${Icon} name="table" />As a table</button>`;
   return html`<${Section} title="Timeline" aside=${aside}>
     ${!shown && html`<${Problem} error=${error} retry=${reload} />`}
     ${shown && html`<${Lanes} timeline=${shown} view=${view} setView=${setOwn} />
       <div class=${isTable ? "" : "hidden"}><${Told} timeline=${shown} view=${view} /></div>`}
   </${Section}>`;
+}
+
+/** What the colours mean. @param {{isDense: boolean}} props */
+function Legend({ isDense }) {
+  const all = [["done", "done"], ["failed", "failed"], ["running", "running"], ...(isDense ? [] : [["expected", "expected end"]]), ["planned", "planned"]];
+  return html`<div class="legend" aria-hidden="true">${all.map(([kind, text]) => html`<span key=${kind}><i class=${`is-${kind}`}></i>${text}</span>`)}</div>`;
 }
 
 /** @param {{timeline: Answer, view: lanes.View, setView: (view: lanes.View) => void}} props */
@@ -65,7 +73,7 @@ function Lanes({ timeline, view, setView }) {
   const [hover, setHover] = useState(/** @type {{x: number, y: number, piece: lanes.Piece} | null} */ (null));
   const drag = useRef(/** @type {{x: number, view: lanes.View, isMoved: boolean} | null} */ (null));
   const now = state.now.value;
-  const all = useMemo(() => lanes.pieces(timeline, now), [timeline, now]);
+  const all = useMemo(() => lanes.collapsed(lanes.pieces(timeline, now)), [timeline, now]);
   const height = timeline.lanes.length * lanes.LANE + lanes.TOP + lanes.BELOW;
   const latest = useRef({ view, width });
   latest.current = { view, width };
@@ -121,7 +129,7 @@ function Lanes({ timeline, view, setView }) {
     const { x, y } = point(event);
     const piece = drag.current && !drag.current.isMoved ? lanes.under(all, view, width, x, y) : null;
     drag.current = null;
-    if (piece) router.go(`/job/${piece.bar.job}`);
+    if (piece) router.go(piece.count > 1 ? `/sweep/${encodeURIComponent(piece.bar.sweep ?? "")}` : `/job/${piece.bar.job}`);
   };
   return html`<div class="lanes panel">
     <canvas ref=${ref} tabindex="0" role="img" style=${{ height: `${height}px` }} class=${hover ? "on-job" : ""}
@@ -137,12 +145,13 @@ function Card({ x, y, piece, width }) {
   const isLeft = x > width - 300;
   const where = isLeft ? { right: `${width - x + 12}px`, top: `${y + 12}px` } : { left: `${x + 12}px`, top: `${y + 12}px` };
   const now = state.now.value;
-  const when = `${clock(bar.from, now)} – ${bar.to ? clock(bar.to, now) : "now"}`;
+  const end = piece.count > 1 ? new Date(to).toISOString() : bar.to;
+  const when = `${clock(bar.from, now)} – ${end ? clock(end, now) : "now"}`;
   return html`<div class="card panel" style=${where}>
-    <div><strong>#${bar.job} ${bar.name}</strong> <${Pill} word=${bar.is_plan ? "planned" : bar.state} /></div>
+    <div><strong>${piece.count > 1 ? `${piece.count} runs of ${bar.sweep}` : `#${bar.job} ${bar.name}`}</strong> <${Pill} word=${bar.is_plan ? "planned" : bar.state} /></div>
     <div>${when} · ${span((to - from) / 1000)}${bar.attempt > 1 ? ` · attempt ${bar.attempt}` : ""}${bar.gpu_ids.length > 1 ? ` · ${bar.gpu_ids.length} GPUs` : ""}</div>
-    ${bar.is_plan && html`<div class="quiet">an estimate: it may be sooner or later</div>`}
-    ${bar.expected_end && html`<div class="quiet">expected to end by ${clock(bar.expected_end, now)}</div>`}
+    ${bar.is_plan && html`<div class="quiet">An estimate: it may be sooner or later</div>`}
+    ${bar.expected_end && html`<div class="quiet">Expected to end by ${clock(bar.expected_end, now)}</div>`}
   </div>`;
 }
 
@@ -155,14 +164,14 @@ function Told({ timeline, view }) {
     .filter((one, i, all) => one.until >= view.from && one.from <= view.to && all.findIndex((other) => other.bar === one.bar) === i)
     .sort((a, b) => b.from - a.from)
     .slice(0, MOST_TOLD);
-  /** @typedef {{cell: (row: lanes.Piece) => any, title: string, class?: string}} Column */
+  /** @typedef {{cell: (row: lanes.Piece) => any, title: string, class?: string, phone?: string}} Column */
   /** @type {Column[]} */
   const columns = [
     { title: "GPUs", cell: (row) => row.bar.gpu_ids.map((id) => names.get(id) ?? id).join(", ") },
-    { title: "job", cell: (row) => html`<${JobLink} id=${row.bar.job} name=${row.bar.name} />` },
-    { title: "state", cell: (row) => html`<${Pill} word=${row.bar.is_plan ? "planned" : row.bar.state} />` },
-    { title: "from", cell: (row) => clock(row.bar.from, now) },
-    { title: "to", cell: (row) => (row.bar.to ? clock(row.bar.to, now) : row.bar.expected_end ? `by ${clock(row.bar.expected_end, now)}` : "goes on") },
+    { title: "Job", cell: (row) => html`<${JobLink} id=${row.bar.job} name=${row.bar.name} />` },
+    { title: "State", phone: "side", cell: (row) => html`<${Pill} word=${row.bar.is_plan ? "planned" : row.bar.state} />` },
+    { title: "From", cell: (row) => clock(row.bar.from, now) },
+    { title: "To", cell: (row) => (row.bar.to ? clock(row.bar.to, now) : row.bar.expected_end ? `by ${clock(row.bar.expected_end, now)}` : "still running") },
   ];
   return html`<${Table} label="Timeline" columns=${columns} rows=${rows} keyOf=${(/** @type {lanes.Piece} */ row) => `${row.bar.job}.${row.bar.attempt}.${row.bar.is_plan}`} />`;
 }
@@ -191,36 +200,8 @@ function draw(canvas, timeline, all, view, width, height, now, lit) {
     const text = lanes.tickText(tick, step);
     g.fillText(text, Math.min(at(tick) + 2, width - g.measureText(text).width), bottom + lanes.BELOW / 2);
   }
-  for (const piece of all) {
-    const [first, last] = [Math.max(lanes.LEFT, at(piece.from)), Math.min(width, at(piece.until))];
-    if (last < lanes.LEFT || first > width) continue;
-    const top = lanes.TOP + piece.lane * lanes.LANE + 2;
-    g.globalAlpha = lit !== null && lit !== piece.bar.job ? 0.55 : 1;
-    for (const part of lanes.parts(piece)) {
-      const [left, right] = [Math.max(lanes.LEFT, at(part.from)), Math.min(width, at(part.to))];
-      if (right < lanes.LEFT || left > width) continue;
-      const box = /** @type {const} */ ([left, top, Math.max(2, right - left - 1), lanes.LANE - 4]);
-      g.fillStyle = colour(part.fill);
-      g.fillRect(...box);
-      if (part.edge) {
-        g.setLineDash([4, 3]);
-        g.strokeStyle = colour(part.edge);
-        g.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
-        g.setLineDash([]);
-      }
-      if (last - first > 27) {
-        // The name continues across all parts, in the text colour of each.
-        g.save();
-        g.beginPath();
-        g.rect(...box);
-        g.clip();
-        g.fillStyle = colour(part.ink);
-        g.fillText(piece.bar.name || `#${piece.bar.job}`, first + 5, top + box[3] / 2 + 0.5);
-        g.restore();
-      }
-    }
-    g.globalAlpha = 1;
-  }
+  if (view.to - view.from >= lanes.DENSE) drawDensity(g, all, view, width, timeline.lanes.length, colour);
+  else for (const piece of all) drawPiece(g, piece, at, width, lit, colour);
   g.fillStyle = colour("panel");
   g.fillRect(0, 0, lanes.LEFT - 2, bottom);
   g.fillStyle = colour("quiet");
@@ -229,4 +210,67 @@ function draw(canvas, timeline, all, view, width, height, now, lit) {
     g.fillStyle = colour("text");
     g.fillRect(Math.round(at(now)) - 1, 0, 2, bottom);
   }
+}
+
+/**
+ * One bar of a lane, with its name in the room that it has.
+ * @param {CanvasRenderingContext2D} g @param {lanes.Piece} piece @param {(at: number) => number} at
+ * @param {number} width @param {number | null} lit @param {(name: string) => string} colour
+ */
+function drawPiece(g, piece, at, width, lit, colour) {
+  const [first, last] = [Math.max(lanes.LEFT, at(piece.from)), Math.min(width, at(piece.until))];
+  if (last < lanes.LEFT || first > width) return;
+  const top = lanes.TOP + piece.lane * lanes.LANE + 2;
+  const text = last - first > 27 ? lanes.fitted(lanes.label(piece), last - first - 12, (one) => g.measureText(one).width) : "";
+  g.globalAlpha = lit !== null && lit !== piece.bar.job ? 0.55 : 1;
+  for (const part of lanes.parts(piece)) {
+    const [left, right] = [Math.max(lanes.LEFT, at(part.from)), Math.min(width, at(part.to))];
+    if (right < lanes.LEFT || left > width) continue;
+    const box = /** @type {const} */ ([left, top, Math.max(2, right - left - 1), lanes.LANE - 4]);
+    g.fillStyle = colour(part.fill);
+    g.beginPath();
+    g.roundRect(...box, 3);
+    g.fill();
+    if (part.edge) {
+      g.setLineDash([4, 3]);
+      g.strokeStyle = colour(part.edge);
+      g.strokeRect(box[0] + 0.5, box[1] + 0.5, box[2] - 1, box[3] - 1);
+      g.setLineDash([]);
+    }
+    if (!text) continue;
+    // The name continues across all parts, in the text colour of each.
+    g.save();
+    g.beginPath();
+    g.rect(...box);
+    g.clip();
+    g.fillStyle = colour(part.ink);
+    g.fillText(text, first + 6, top + box[3] / 2 + 0.5);
+    g.restore();
+  }
+  g.globalAlpha = 1;
+}
+
+/**
+ * Many days: how busy each GPU was, in columns of a few pixels, from the bottom of its lane up.
+ * @param {CanvasRenderingContext2D} g @param {readonly lanes.Piece[]} all @param {lanes.View} view @param {number} width
+ * @param {number} many lanes @param {(name: string) => string} colour
+ */
+function drawDensity(g, all, view, width, many, colour) {
+  const columns = Math.max(1, Math.floor((width - lanes.LEFT) / lanes.COLUMN));
+  const high = lanes.LANE - 4;
+  lanes.density(all, view, columns, many).forEach((row, lane) => {
+    const floor = lanes.TOP + (lane + 1) * lanes.LANE - 2;
+    g.fillStyle = colour("faint");
+    g.fillRect(lanes.LEFT, floor - 1, width - lanes.LEFT, 1);
+    row.forEach((part, i) => {
+      let y = floor;
+      for (const [kind, fill] of /** @type {const} */ ([["done", "done-soft"], ["run", "run"], ["bad", "bad-soft"], ["plan", "wait-soft"]])) {
+        const tall = Math.min(part[kind], (y - floor + high) / high) * high;
+        if (tall < 0.5) continue;
+        g.fillStyle = colour(fill);
+        g.fillRect(lanes.LEFT + i * lanes.COLUMN, y - tall, lanes.COLUMN - 1, tall);
+        y -= tall;
+      }
+    });
+  });
 }

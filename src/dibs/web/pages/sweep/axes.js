@@ -1,5 +1,6 @@
 // The axes of a sweep's chart: the kind of their values, the position of a value, and their labels.
 import { number } from "../../core/format.js";
+import * as plots from "./plots.js";
 
 /**
  * @typedef {string | number | boolean | null | undefined | object} Value
@@ -11,6 +12,7 @@ import { number } from "../../core/format.js";
  * @property {number} low the least and the greatest number of `linear` and `log`
  * @property {number} high
  * @property {string[]} steps the values of `steps` and `words` as text, from the bottom to the top
+ * @property {boolean} [isClamped] values beyond its ends are drawn at the ends
  *
  * @typedef {[number, number]} Brush from and to on an axis, both in 0..1
  */
@@ -34,10 +36,11 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 /**
  * Return the axis for all values of one parameter or number; missing ones are null or undefined.
- * @param {string} name @param {readonly Value[]} values @param {{isMeasured?: boolean}} [options] measured numbers are never steps
+ * @param {string} name @param {readonly Value[]} values @param {{isMeasured?: boolean, settled?: readonly Value[]}} [options]
+ *   measured numbers are never steps; `settled` are those of finished runs, which set the ends: a young run must not
  * @returns {Axis}
  */
-export function axisOf(name, values, { isMeasured = false } = {}) {
+export function axisOf(name, values, { isMeasured = false, settled = [] } = {}) {
   const there = values.filter((value) => value !== null && value !== undefined);
   const numbers = /** @type {number[]} */ (there.filter(isNumber));
   if (!there.length || numbers.length < there.length) {
@@ -47,8 +50,24 @@ export function axisOf(name, values, { isMeasured = false } = {}) {
   const distinct = [...new Set(numbers)].sort((a, b) => a - b);
   const [low, high] = [distinct[0], distinct[distinct.length - 1]];
   if (!isMeasured && distinct.length <= FEW) return { name, kind: "steps", low, high, steps: distinct.map(text) };
-  const kind = low > 0 && high / low >= DECADES ? "log" : "linear";
-  return { name, kind, low, high, steps: [] };
+  if (!isMeasured) return { name, kind: low > 0 && high / low >= DECADES ? "log" : "linear", low, high, steps: [] };
+  const ends = robust(settled.filter(isNumber), distinct);
+  return { name, kind: ends[0] > 0 && ends[1] / ends[0] >= DECADES ? "log" : "linear", low: ends[0], high: ends[1], steps: [], isClamped: true };
+}
+
+/** Interquartile ranges beyond the quartiles up to which a value counts as one of the others. */
+const FAR = 3;
+
+/**
+ * The ends of measured numbers: those of finished runs, without the ones far beyond the others.
+ * @param {readonly number[]} settled @param {readonly number[]} all ascending @returns {[number, number]}
+ */
+function robust(settled, all) {
+  const values = settled.length > 1 ? [...settled].sort((a, b) => a - b) : [...all];
+  const at = (/** @type {number} */ part) => values[Math.round(part * (values.length - 1))];
+  const far = FAR * (at(0.75) - at(0.25));
+  const near = far > 0 ? values.filter((one) => one >= at(0.25) - far && one <= at(0.75) + far) : values;
+  return [near[0], near[near.length - 1]];
 }
 
 /**
@@ -62,11 +81,10 @@ export function placeOf(axis, value) {
     if (at < 0) return null;
     return axis.steps.length === 1 ? 0.5 : at / (axis.steps.length - 1);
   }
-  if (!isNumber(value) || value < axis.low || value > axis.high) return null;
+  if (!isNumber(value) || (!axis.isClamped && (value < axis.low || value > axis.high))) return null;
   if (axis.low === axis.high) return 0.5;
-  return axis.kind === "log"
-    ? Math.log(value / axis.low) / Math.log(axis.high / axis.low)
-    : (value - axis.low) / (axis.high - axis.low);
+  const at = Math.min(axis.high, Math.max(axis.low, value));
+  return axis.kind === "log" ? Math.log(at / axis.low) / Math.log(axis.high / axis.low) : (at - axis.low) / (axis.high - axis.low);
 }
 
 /**
@@ -79,11 +97,12 @@ export function textAt(axis, place) {
   return number(axis.kind === "log" ? axis.low * (axis.high / axis.low) ** at : axis.low + at * (axis.high - axis.low));
 }
 
-/** @param {Axis} axis @returns {{at: number, text: string}[]} */
+/** Return the marks of an axis; those without a text are between the decades. @param {Axis} axis @returns {{at: number, text: string}[]} */
 export function ticks(axis) {
   if (axis.kind === "linear" || axis.kind === "log") {
     if (axis.low === axis.high) return [{ at: 0.5, text: number(axis.low) }];
-    return [{ at: 0, text: number(axis.low) }, { at: 1, text: number(axis.high) }];
+    const marks = axis.kind === "log" ? plots.logTicks(axis.low, axis.high) : plots.ticks(axis.low, axis.high, 4).map((value) => ({ value, isMajor: true }));
+    return marks.map(({ value, isMajor }) => ({ at: placeOf(axis, value) ?? 0, text: isMajor ? plots.tickText(value) : "" }));
   }
   const all = axis.steps.map((one) => ({ at: placeOf(axis, one) ?? 0, text: one }));
   return all.length <= MOST_TEXTS ? all : [all[0], all[all.length - 1]];

@@ -1,7 +1,9 @@
 // Parallel coordinates: a line per run, a vertical axis per parameter, the metric last. Dragging along an axis brushes.
 import { useCanvas } from "../../components/canvas.js";
+import { shade } from "../../core/themes.js";
 import { html, useRef, useState } from "../../vendor/ui.js";
 import * as axes from "./axes.js";
+import * as plots from "./plots.js";
 
 /**
  * @typedef {import("./axes.js").Axis} Axis
@@ -9,17 +11,18 @@ import * as axes from "./axes.js";
  * @typedef {{key: number, values: import("./axes.js").Value[], colour: string | null, isOpen: boolean}} Line `isOpen`: it has not ended
  */
 
-const HEIGHT = 280;
-const TOP = 16;
-const BOTTOM = 22;
-/** Pixels beside the first and the last axis. */
+const HEIGHT = 300;
+const TOP = 14;
+const BOTTOM = 14;
+/** Pixels beside the first axis and, with the colour bar, the last one. */
 const SIDE = 54;
+const BAR = 96;
 /** Pixels within which the pointer is at an axis, or at a line. */
 const NEAR = 14;
 const STEP = 0.05;
 
 /** @param {number} count @param {number} width @param {number} i */
-const across = (count, width, i) => (count === 1 ? width / 2 : SIDE + ((width - 2 * SIDE) * i) / (count - 1));
+const across = (count, width, i) => (count === 1 ? width / 2 : SIDE + ((width - SIDE - BAR) * i) / (count - 1));
 /** @param {number} place */
 const down = (place) => TOP + (1 - place) * (HEIGHT - TOP - BOTTOM);
 /** @param {number} y */
@@ -31,33 +34,22 @@ const up = (y) => Math.min(1, Math.max(0, 1 - (y - TOP) / (HEIGHT - TOP - BOTTOM
  * @param {Line[]} props.lines
  * @param {ReadonlyMap<string, Brush>} props.brushes
  * @param {(name: string, brush: Brush | undefined) => void} props.brush
+ * @param {(name: string, brush: Brush | undefined) => void} props.preview the brush that is being drawn
  * @param {(names: string[]) => void} props.order
+ * @param {{low: number, high: number, isReversed: boolean} | null} props.bar what the colours mean
  * @param {ReadonlySet<number>} props.chosen keys of the lines within all brushes
- * @param {number | null} props.pointed key of the line that is pointed at, here or in the table
+ * @param {import("../../vendor/ui.js").Signal<number | null>} props.pointed key of the line that is pointed at, here or in the table
  * @param {number | null} props.best
  * @param {(key: number | null) => void} props.point
  * @param {(key: number) => void} props.open
  */
-export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed, best, point, open }) {
+export function Parallel({ shown, lines, brushes, brush, preview, order, bar, chosen, pointed, best, point, open }) {
   const [drag, setDrag] = useState(/** @type {{name: string, from: number, to: number} | null} */ (null));
   const carried = useRef(/** @type {string | null} */ (null));
   const canvas = useCanvas(
     ({ ctx, width, colour }) => {
       ctx.clearRect(0, 0, width, HEIGHT);
-      const path = (/** @type {Line} */ line) => {
-        ctx.beginPath();
-        let isDown = false;
-        for (const [i, axis] of shown.entries()) {
-          const place = axes.placeOf(axis, line.values[i]);
-          if (place === null) isDown = false;
-          else if (isDown) ctx.lineTo(across(shown.length, width, i), down(place));
-          else {
-            ctx.moveTo(across(shown.length, width, i), down(place));
-            isDown = true;
-          }
-        }
-        ctx.stroke();
-      };
+      const path = (/** @type {Line} */ line) => trace(ctx, shown, line, width);
       const isBrushed = brushes.size > 0;
       ctx.lineWidth = 1;
       ctx.strokeStyle = colour("line");
@@ -72,14 +64,14 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
       }
       ctx.globalAlpha = 1;
       ctx.setLineDash([]);
-      for (const [key, thick] of /** @type {[number | null, number][]} */ ([[best, 2.5], [pointed, 3]])) {
-        const line = lines.find((one) => one.key === key);
-        if (!line) continue;
-        ctx.lineWidth = thick;
-        ctx.strokeStyle = key === pointed ? colour("accent") : colour("text");
-        path(line);
+      const first = lines.find((one) => one.key === best);
+      if (first) {
+        ctx.lineWidth = 2.5;
+        ctx.strokeStyle = colour("text");
+        path(first);
       }
-      ctx.font = "12px system-ui, 'DejaVu Sans', sans-serif";
+      ctx.font = "11.5px system-ui, 'DejaVu Sans', sans-serif";
+      if (bar) drawBar(ctx, width, bar, colour);
       for (const [i, axis] of shown.entries()) {
         const x = across(shown.length, width, i);
         ctx.lineWidth = 1;
@@ -95,23 +87,30 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
           ctx.fillRect(x - 7, down(held[1]), 14, Math.max(3, down(held[0]) - down(held[1])));
           ctx.globalAlpha = 1;
         }
-        const isLast = i === shown.length - 1 && shown.length > 1;
-        ctx.textAlign = isLast ? "right" : "left";
-        for (const tick of axes.ticks(axis)) {
-          const y = down(tick.at) + (tick.at === 1 ? -4 : tick.at === 0 ? 13 : 4);
-          const label = tick.text.length > 16 ? `${tick.text.slice(0, 15)}…` : tick.text;
+        const marks = axes.ticks(axis);
+        // Long words of the first axis have no room at its left.
+        const isRight = i === 0 && marks.some((tick) => ctx.measureText(tick.text.slice(0, 14)).width > SIDE - 12);
+        ctx.textAlign = isRight ? "left" : "right";
+        for (const tick of marks) {
+          const y = Math.round(down(tick.at)) + 0.5;
+          ctx.beginPath();
+          ctx.moveTo(x - (tick.text ? 5 : 3), y);
+          ctx.lineTo(x, y);
+          ctx.stroke();
+          if (!tick.text) continue;
+          const label = tick.text.length > 14 ? `${tick.text.slice(0, 13)}…` : tick.text;
           // A background behind the text, so that it is readable across lines.
           const wide = ctx.measureText(label).width;
           ctx.fillStyle = colour("panel");
-          ctx.globalAlpha = 0.8;
-          ctx.fillRect(isLast ? x - 5 - wide : x + 5, y - 10, wide, 13);
+          ctx.globalAlpha = 0.85;
+          ctx.fillRect(isRight ? x + 6 : x - 9 - wide, y - 8, wide + 3, 15);
           ctx.globalAlpha = 1;
           ctx.fillStyle = colour("text");
-          ctx.fillText(label, isLast ? x - 5 : x + 5, y);
+          ctx.fillText(label, isRight ? x + 8 : x - 7, y + 4);
         }
       }
     },
-    [shown, lines, brushes, chosen, pointed, best, drag],
+    [shown, lines, brushes, chosen, best, drag],
   );
 
   /** @param {PointerEvent} event */
@@ -131,8 +130,10 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
   /** @param {PointerEvent} event */
   const moved = (event) => {
     const { x, y, width } = where(event);
-    if (drag) setDrag({ ...drag, to: up(y) });
-    else point(nearest(shown, lines, chosen, width, x, y));
+    if (drag) {
+      setDrag({ ...drag, to: up(y) });
+      preview(drag.name, [Math.min(drag.from, up(y)), Math.max(drag.from, up(y))]);
+    } else point(nearest(shown, lines, chosen, width, x, y));
   };
   /** @param {PointerEvent} event */
   const ended = (event) => {
@@ -145,6 +146,7 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
     const [from, to] = [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)];
     // A click on an axis removes its brush.
     brush(drag.name, to - from < 0.01 ? undefined : [from, to]);
+    preview(drag.name, undefined);
     setDrag(null);
   };
   /** @param {KeyboardEvent} event @param {string} name */
@@ -174,16 +176,68 @@ export function Parallel({ shown, lines, brushes, brush, order, chosen, pointed,
       ${shown.map(
         (axis, i) => html`<button type="button" class="link" key=${axis.name} draggable="true" aria-label=${titleOf(axis, brushes.get(axis.name))}
           title="Drag to move this axis. Arrows: left and right move it, up and down brush it (with Shift the upper end), Delete clears."
-          style=${{ left: shown.length === 1 ? "50%" : `calc(${SIDE}px + (100% - ${2 * SIDE}px) * ${i / (shown.length - 1)})` }}
+          style=${{ left: shown.length === 1 ? "50%" : `calc(${SIDE}px + (100% - ${SIDE + BAR}px) * ${i / (shown.length - 1)})` }}
           onKeyDown=${(/** @type {KeyboardEvent} */ event) => pressed(event, axis.name)}
           onDragStart=${() => (carried.current = axis.name)}
           onDragOver=${(/** @type {DragEvent} */ event) => event.preventDefault()}
-          onDrop=${() => dropped(axis.name)}>${axis.name}</button>`,
+          onDrop=${() => dropped(axis.name)}><span class="clip">${axis.name}</span>${axis.kind === "log" && html`<small>log</small>`}</button>`,
       )}
     </div>
-    <canvas ref=${canvas} aria-hidden="true" onPointerDown=${began} onPointerMove=${moved} onPointerUp=${ended} onPointerLeave=${() => point(null)}
-      onDblClick=${() => shown.forEach((axis) => brush(axis.name, undefined))}></canvas>
+    <div class="stack"><${Pointed} pointed=${pointed} shown=${shown} lines=${lines} /><canvas ref=${canvas} aria-hidden="true" onPointerDown=${began} onPointerMove=${moved} onPointerUp=${ended} onPointerLeave=${() => point(null)}
+      onDblClick=${() => shown.forEach((axis) => brush(axis.name, undefined))}></canvas></div>
   </div>`;
+}
+
+/** The line that is pointed at, on a canvas of its own. @param {{pointed: import("../../vendor/ui.js").Signal<number | null>, shown: Axis[], lines: Line[]}} props */
+function Pointed({ pointed, shown, lines }) {
+  const key = pointed.value;
+  const canvas = useCanvas(
+    ({ ctx, width, height, colour }) => {
+      ctx.clearRect(0, 0, width, height);
+      const line = lines.find((one) => one.key === key);
+      if (!line) return;
+      ctx.lineWidth = 3;
+      ctx.strokeStyle = colour("accent");
+      trace(ctx, shown, line, width);
+    },
+    [key, shown, lines],
+  );
+  return html`<canvas class="over" ref=${canvas} aria-hidden="true"></canvas>`;
+}
+
+/** Draw one line over all axes; where it has no value there is a gap. @param {CanvasRenderingContext2D} ctx @param {Axis[]} shown @param {Line} line @param {number} width */
+function trace(ctx, shown, line, width) {
+  ctx.beginPath();
+  let isDown = false;
+  for (const [i, axis] of shown.entries()) {
+    const place = axes.placeOf(axis, line.values[i]);
+    if (place === null) isDown = false;
+    else if (isDown) ctx.lineTo(across(shown.length, width, i), down(place));
+    else {
+      ctx.moveTo(across(shown.length, width, i), down(place));
+      isDown = true;
+    }
+  }
+  ctx.stroke();
+}
+
+/**
+ * The colours and the values that they stand for, at the right.
+ * @param {CanvasRenderingContext2D} ctx @param {number} width @param {{low: number, high: number, isReversed: boolean}} bar @param {(name: string) => string} colour
+ */
+function drawBar(ctx, width, { low, high, isReversed }, colour) {
+  const [x, top, bottom] = [width - BAR + 34, down(1), down(0)];
+  const shades = ctx.createLinearGradient(0, bottom, 0, top);
+  for (let i = 0; i <= 8; i += 1) shades.addColorStop(i / 8, shade(isReversed ? 1 - i / 8 : i / 8));
+  ctx.fillStyle = shades;
+  ctx.fillRect(x, top, 10, bottom - top);
+  ctx.fillStyle = colour("quiet");
+  ctx.textAlign = "left";
+  for (const value of plots.ticks(low, high, 4)) {
+    const y = bottom - ((value - low) / (high - low || 1)) * (bottom - top);
+    ctx.fillRect(x + 10, Math.round(y), 4, 1);
+    ctx.fillText(plots.tickText(value), x + 17, y + 4);
+  }
 }
 
 /** @param {string[]} names @param {number} a @param {number} b */

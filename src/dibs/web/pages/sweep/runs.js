@@ -17,6 +17,11 @@
  * @typedef {{params: Run["params"], runs: Run[], mean: number | null, sd: number | null}} Group
  */
 
+/** States of runs that have not ended, and of those that ended badly. @type {readonly string[]} */
+export const UNFINISHED = ["held", "queued", "starting", "running", "paused", "stopping"];
+/** @type {readonly string[]} */
+export const BAD = ["failed", "timeout", "lost"];
+
 /** The metric of every finished run, even without reported ones: its duration in seconds. */
 export const TIME = "seconds";
 const SEEDS = /^(seed|seeds|rng|rng_seed|random_seed|random_state|trial|rep|repeat|fold)$/i;
@@ -112,7 +117,7 @@ export function freeSeed(runs) {
   return parameters(runs).find((name) => SEEDS.test(name) && FREE_SEEDS.test(name) && isWhole(name)) ?? null;
 }
 
-/** So many seeds that no run has had. @param {readonly Run[]} runs @param {string} name @param {number} many */
+/** Return `many` seeds that no run has had. @param {readonly Run[]} runs @param {string} name @param {number} many */
 export function freshSeeds(runs, name, many) {
   const greatest = runs.reduce((most, run) => Math.max(most, Number(run.params[name] ?? 0)), 0);
   return Array.from({ length: many }, (_, i) => greatest + 1 + i);

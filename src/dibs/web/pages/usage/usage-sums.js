@@ -67,7 +67,7 @@ export function ceiling(most) {
 }
 
 /**
- * Return the other users who hold GPUs now, and for how many hours, most first. Earlier use is not recorded.
+ * Return the other users who hold GPUs now, and for how many hours, most first. Earlier use is in `GET /v1/usage`.
  * @param {readonly import("../../core/types.js").Gpu[]} gpus @param {string | undefined} me @param {number} now
  * @returns {{user: string, gpus: number, hours: number | null}[]}
  */

@@ -1,7 +1,7 @@
 // The matches in a log so far, and the current one. The daemon searches; the file may be of any size.
 
 /** @typedef {{offset: number, line: number | null, text: string}} Match */
-/** @typedef {{matches: Match[], current: number, next: number | null, isCapped: boolean}} Finds next: byte at which to go on; null: all searched */
+/** @typedef {{matches: Match[], current: number, next: number | null, isCapped: boolean}} Finds next: byte at which to continue; null: all searched */
 
 /** Most matches that are kept: more than anybody steps through. */
 export const MOST = 10_000;
@@ -45,7 +45,7 @@ export function step(finds, step) {
   return { ...finds, current: (start + step + count) % count };
 }
 
-/** Return `3/15`; with a plus while the search goes on or gave up counting. @param {Finds} finds */
+/** Return `3/15`; with a plus while the search continues or gave up counting. @param {Finds} finds */
 export function label(finds) {
   const isOpen = finds.next !== null || finds.isCapped;
   if (finds.matches.length === 0) return isOpen ? "searching…" : "nothing found";

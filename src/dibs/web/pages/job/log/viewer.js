@@ -1,5 +1,6 @@
 // The viewer of a job's log: follows its end, shows any other part, searches, links to lines.
 import { Choice, Problem } from "../../../components/common.js";
+import { Icon } from "../../../components/icons.js";
 import * as rowWindow from "../../../components/row-window.js";
 import * as toasts from "../../../components/toasts.js";
 import { useVirtualScroll } from "../../../components/virtual-scroll.js";
@@ -27,9 +28,12 @@ export function Viewer({ job }) {
   const sought = { text: query.get("find") ?? "", isCase: query.has("case"), isRegex: query.has("regex") };
   const isOnly = query.has("only") && sought.text !== "";
   const isWrapped = query.has("wrap");
+  const isTimed = query.has("times");
   const isNewest = Number(which.attempt) === job.attempt;
   const isOver = Boolean(job.finished_at) || !isNewest;
   const { log, version, numbered, error } = useLog(job.id, which, isOver);
+  // A failed job opens at its traceback, unless the address says otherwise.
+  const isAtCause = useRef(["failed", "lost"].includes(job.state) && isNewest && !location.hash && !sought.text);
   const [isFollowing, setFollowing] = useState(finds.linesOf(location.hash) === null);
   /** The number of lines when following stopped. */
   const [pausedAt, setPausedAt] = useState(0);
@@ -117,6 +121,12 @@ export function Viewer({ job }) {
     else void showByte(current.offset);
   }, [current, isOnly]);
 
+  useEffect(() => {
+    if (!log || log.traceback === null || !isAtCause.current || !isOver) return;
+    isAtCause.current = false;
+    void showByte(log.traceback);
+  }, [log, version]);
+
   /** @param {MouseEvent} event @param {number} number */
   const choose = (event, number) => {
     event.preventDefault();
@@ -143,15 +153,17 @@ export function Viewer({ job }) {
   );
 
   const fresh = (log?.count ?? 0) - pausedAt;
+  const arrivals = useArrivals(log?.count ?? 0, log !== null);
   const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none", minHeight: `${list.viewport}px` } : { transform: `translateY(${view.top}px)` };
   return html`<div class="log">
     <div class="log-bar">
       <${Find} sought=${sought} found=${found} step=${step} isOnly=${isOnly} again=${() => setTurn((n) => n + 1)} />
       <${Which} job=${job} which=${which} />
       <span class="right">
-        <button type="button" class="small" disabled=${log?.traceback == null} onClick=${toTraceback}>First traceback</button>
+        ${log?.traceback != null && html`<button type="button" class="small" onClick=${toTraceback}><${Icon} name="flag" />First traceback</button>`}
+        ${!isOver && html`<button type="button" class="small" aria-pressed=${isTimed} title="When lines arrived while this page was open" onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>`}
         <button type="button" class="small" aria-pressed=${isWrapped} onClick=${() => router.setQuery({ wrap: isWrapped ? null : 1 })}>Wrap</button>
-        <button type="button" class="small" onClick=${download}>Download${log ? ` (${size(log.size)})` : ""}</button>
+        <button type="button" class="small" onClick=${download}><${Icon} name="download" />Download${log ? ` (${size(log.size)})` : ""}</button>
       </span>
     </div>
     <${Problem} error=${wrong ?? (log && api.isGone(error) ? null : error)} />
@@ -163,7 +175,7 @@ export function Viewer({ job }) {
             const match = isOnly ? found.matches[row] : undefined;
             const number = match ? numberOf(match.line) : log?.base == null ? null : row + 1;
             const line = match ?? log?.line(row);
-            return html`<${Line} key=${row} line=${line} number=${number} row=${row} sought=${sought} choose=${choose}
+            return html`<${Line} key=${row} time=${isTimed ? (match ? "" : arrivals(row)) : null} line=${line} number=${number} row=${row} sought=${sought} choose=${choose}
               isLinked=${linked !== null && number !== null && number >= linked[0] && number <= linked[1]}
               isCurrent=${current !== undefined && (isOnly ? row === found.current : line !== undefined && /** @type {any} */ (line).start === current.offset)} />`;
           })}
@@ -177,6 +189,29 @@ export function Viewer({ job }) {
       ${isFollowing && !isOver && html`<span>following</span>`}
     </div>
   </div>`;
+}
+
+/** How many arrivals are remembered: each is of all lines that came in one batch. */
+const MOST_ARRIVALS = 5000;
+
+/**
+ * Remember when lines arrived while the page was open; of those before nothing is known.
+ * @param {number} count lines so far @param {boolean} isLoaded
+ * @returns {(row: number) => string}
+ */
+function useArrivals(count, isLoaded) {
+  const known = useRef(/** @type {{from: number, at: number}[]} */ ([]));
+  const last = useRef(-1);
+  if (isLoaded && last.current < 0) last.current = count;
+  else if (isLoaded && count > last.current) {
+    known.current.push({ from: last.current, at: Date.now() });
+    if (known.current.length > MOST_ARRIVALS) known.current.shift();
+    last.current = count;
+  }
+  return (row) => {
+    const found = known.current.findLast((one) => one.from <= row);
+    return found ? new Date(found.at).toLocaleTimeString("en-GB") : "";
+  };
 }
 
 /** @param {number | null} line from 0 */
@@ -219,7 +254,7 @@ function Find({ sought, found, step, isOnly, again }) {
     ${sought.text && html`<span class="found" role="status">${finds.label(found)}</span>
       <button type="button" class="small" aria-label="Match before" onClick=${() => step(-1)}>↑</button>
       <button type="button" class="small" aria-label="Next match" onClick=${() => step(1)}>↓</button>
-      <button type="button" class="small" aria-pressed=${isOnly} onClick=${toggle("only", isOnly)}>Only these</button>`}
+      <button type="button" class="small" aria-pressed=${isOnly} onClick=${toggle("only", isOnly)}>Only matching lines</button>`}
     <button type="button" class="small" aria-pressed=${sought.isCase} aria-label="Match case" title="Match case" onClick=${toggle("case", sought.isCase)}>Aa</button>
     <button type="button" class="small" aria-pressed=${sought.isRegex} aria-label="Regular expression" title="Regular expression" onClick=${toggle("regex", sought.isRegex)}>.*</button>
   </div>`;

@@ -1,0 +1,77 @@
+// Everyone on the machine: who has which GPUs since when, and who waits, as the kernel proves it. Nothing private of others.
+import { Empty, JobLink, Pill, Section, Table, Time } from "../components/common.js";
+import { clock, gpuNames, plural, size, took } from "../core/format.js";
+import { ownJob } from "../core/facts.js";
+import * as state from "../core/state.js";
+import { useAnswer } from "../core/use-answer.js";
+import { html, useMemo } from "../vendor/ui.js";
+import { leases, users } from "./people/shares.js";
+
+/**
+ * @typedef {import("./people/shares.js").Lease} Lease
+ * @typedef {import("./people/shares.js").User} User
+ * @typedef {import("../core/types.js").Waiter} Waiter
+ */
+
+export default function Page() {
+  const known = state.gpus.value;
+  const me = state.hello.value?.user;
+  const { data } = useAnswer("/v1/timeline?since=1h", { isLive: true, restMs: 5000 });
+  const ends = useMemo(() => new Map((data?.bars ?? []).filter((/** @type {any} */ bar) => !bar.is_plan && !bar.to).map((/** @type {any} */ bar) => [bar.job, bar.expected_end])), [data]);
+  if (!known) return null;
+  if (!known.gpus.length) return html`<${Empty} title="No GPU on this machine" text=${known.problem ?? known.restriction ?? "Nobody can hold or wait for one."} />`;
+  const all = users(known.gpus, known.waiters);
+  const held = leases(known.gpus);
+  const free = known.gpus.filter((gpu) => gpu.state === "free").length;
+  const now = state.now.value;
+  const index = new Map(known.gpus.map((gpu) => [gpu.id, gpu.index]));
+  return html`
+    <${Section} title="Everyone on this machine" aside="What the kernel proves: leases, the line for GPUs, and processes on GPUs. Names and commands of other people's jobs are theirs.">
+      <div class="share-bar" role="img" aria-label=${all.map((one) => `${one.user}: ${plural(one.gpus, "GPU")}`).join(", ")}>
+        ${all.filter((one) => one.gpus).map((one, i) => html`<div key=${one.user} class=${`share-${one.user === me ? "me" : i % 6}`} style=${{ flexGrow: one.gpus }} title=${`${one.user}: ${plural(one.gpus, "GPU")}`}><span class="clip">${one.user}</span></div>`)}
+        ${free > 0 && html`<div class="share-free" style=${{ flexGrow: free }}><span class="clip">free</span></div>`}
+      </div>
+      <${Table} label="People" rows=${all} keyOf=${(/** @type {User} */ one) => one.user} columns=${[
+        { title: "User", cell: (/** @type {User} */ one) => html`<strong>${one.user}</strong>${one.user === me ? html` <span class="quiet">you</span>` : ""}` },
+        { title: "GPUs", class: "number", phone: "side", cell: (/** @type {User} */ one) => (one.gpus ? plural(one.gpus, "GPU") : "none") },
+        { title: "Longest since", cell: (/** @type {User} */ one) => one.since && html`<${Time} at=${one.since} />` },
+        { title: "Waiting for", class: "number", cell: (/** @type {User} */ one) => (one.waiting ? plural(one.waiting, "GPU") : "") },
+        { title: "Without a lease", cell: (/** @type {User} */ one) => (one.foreign.length ? html`<span class="warn-text">${gpuNames(one.foreign)}</span>` : "") },
+      ]} />
+    <//>
+    <${Section} title="GPUs in use" aside=${plural(held.length, "lease")}>
+      ${!held.length && html`<p class="quiet">Nobody holds a GPU.</p>`}
+      ${held.length > 0 && html`<${Table} label="GPUs in use" rows=${held} keyOf=${(/** @type {Lease} */ one) => `${one.gpu.id} ${one.holder?.pid}`} columns=${[
+        { title: "GPU", cell: (/** @type {Lease} */ one) => html`<a href=${`/gpu/${one.gpu.index}`}>GPU ${one.gpu.index}</a>` },
+        { title: "User", phone: "side", cell: (/** @type {Lease} */ one) => one.user },
+        { title: "What", phone: "text", cell: (/** @type {Lease} */ one) => whatOf(one, me) },
+        { title: "Since", cell: (/** @type {Lease} */ one) => one.holder?.since && html`<${Time} at=${one.holder.since} isClock />` },
+        { title: "Held for", class: "number", cell: (/** @type {Lease} */ one) => took(one.holder?.since, null, now) },
+        { title: "Expected until", cell: (/** @type {Lease} */ one) => {
+          const job = one.holder ? ownJob(one.holder, me) : null;
+          const end = job === null ? null : ends.get(job);
+          return end ? clock(end, now) : html`<span class="quiet">not known</span>`;
+        } },
+        { title: "Memory", class: "number", cell: (/** @type {Lease} */ one) => (one.holder?.vram ? size(one.holder.vram) : one.holder ? "all of it" : size(one.gpu.foreign_memory)) },
+      ]} />`}
+    <//>
+    <${Section} title="Waiting" aside="the machine-wide line; a free GPU goes to the user with the least GPU time for their share">
+      ${!known.waiters.length && html`<p class="quiet">Nobody waits for a GPU.</p>`}
+      ${known.waiters.length > 0 && html`<${Table} label="Waiting on this machine" rows=${known.waiters} keyOf=${(/** @type {Waiter} */ one) => `${one.pid} ${one.since}`} columns=${[
+        { title: "User", cell: (/** @type {Waiter} */ one) => html`<span class="quiet number">${known.waiters.indexOf(one) + 1}.</span> ${one.user}` },
+        { title: "GPUs", class: "number", phone: "side", cell: (/** @type {Waiter} */ one) => plural(one.gpus, "GPU") },
+        { title: "Of", cell: (/** @type {Waiter} */ one) => (one.devices.length === known.gpus.length ? "any" : gpuNames(one.devices.map((id) => index.get(id) ?? -1).filter((each) => each >= 0))) },
+        { title: "Memory", class: "number", cell: (/** @type {Waiter} */ one) => (one.vram ? size(one.vram) : "all of it") },
+        { title: "Since", cell: (/** @type {Waiter} */ one) => html`<${Time} at=${one.since} isClock />` },
+        { title: "Waiting for", class: "number", cell: (/** @type {Waiter} */ one) => took(one.since, null, now) },
+        { title: "Pid", class: "number", phone: "nothing", cell: (/** @type {Waiter} */ one) => one.pid },
+      ]} />`}
+    <//>`;
+}
+
+/** @param {Lease} one @param {string | undefined} me */
+function whatOf(one, me) {
+  if (!one.holder) return html`<${Pill} word="foreign" /> <span class="warn-text">${one.gpu.foreign}</span>`;
+  const job = ownJob(one.holder, me);
+  return job === null ? html`<${Pill} word="leased" />` : html`<${JobLink} id=${job} />`;
+}
