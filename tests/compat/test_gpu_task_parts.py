@@ -10,7 +10,7 @@ import pytest
 
 from dibs import errors
 from dibs_compat.gpu_tasks import gpu_visibility, journals, messages, result_folders, sources, workers
-from dibs_compat.gpu_tasks.orders import Place, Task
+from dibs_compat.gpu_tasks.messages import Place, Task
 from dibs_compat.gpu_tasks.result_folders import Marks
 from gpu_task_scheduler.gpu_task import GPUTask
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ from multidict import CIMultiDict
 
 from dibs.errors import UserError
 from dibs_compat.gpupeasy import admission, core, entries, gpu_lists, pages, servers
-from dibs_compat.gpupeasy.dispatcher import Refusal
+from dibs_compat.gpupeasy.dispatcher import Dispatcher, Refusal
 from dibs_compat.gpupeasy.entries import Entry
 from dibs_compat.gpupeasy.gpu_lists import Gpu
+from dibs_compat.gpupeasy.logbook import Logbook
 from payloads import MARKUP, PATHS, Seen
 
 GIB = 2**30
@@ -299,3 +302,47 @@ def test_no_page_has_an_inline_script() -> None:
         assert not [name for _, names in elements for name in names if name.startswith("on") or name == "style"]
         assert all(tag != "style" for tag, _ in elements)
         assert all(names == ["src", "defer"] for tag, names in elements if tag == "script")
+
+
+class SlowQueue:
+    """A queue with one job, which finishes while an answer about it is on its way; meanwhile another reader asks."""
+
+    def __init__(self) -> None:
+        self.state = "queued"
+        self.reader: threading.Thread | None = None
+        #: Called once while an answer that is outdated by then is on its way.
+        self.overtake: Any = None
+
+    def post(self, path: str, body: Any) -> Any:
+        if path == "/v1/jobs":
+            self.job = {**body["defaults"], **body["jobs"][0]}
+            return {"ids": [1]}
+        return {"unchanged": []}
+
+    def get(self, path: str, query: Any = ()) -> Any:
+        shown: dict[str, Any] = dict.fromkeys(("cause", "signal", "pid", "finished_at"))
+        shown |= {"id": 1, "state": self.state, "exit_code": 0, "priority": 0, "gpu_ids": [], "gpu_indices": []}
+        shown |= {name: self.job[name] for name in ("argv", "name", "tags")} | {"log": self.job["output"]}
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            self.state = "done"
+            self.reader = threading.Thread(target=overtake)
+            self.reader.start()
+            # It waits for us, unless readers can overtake each other: then it ends at once.
+            self.reader.join(0.5)
+        return {"jobs": [shown]}
+
+
+def test_a_late_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    """Otherwise a finished job would be shown as running for ever: no further change is reported."""
+    queue = SlowQueue()
+    dispatcher = Dispatcher(queue, 8888, ["0"], Logbook(tmp_path))  # type: ignore[arg-type]
+    number = dispatcher.add("a", str(tmp_path / "out"), ["true"])
+    queue.overtake = lambda: dispatcher.act(number, "cancel")
+    dispatcher.act(number, "cancel")
+    assert queue.reader is not None
+    queue.reader.join()
+    dispatcher.close()
+    found = dispatcher.find(number)
+    assert found is not None
+    assert found.status == entries.SUCCEEDED

@@ -76,6 +76,21 @@ def test_ids_that_name_no_gpu_are_leased_without_a_driver_query(bench: Bench, mo
     assert ids.vet(devices.Inventory(devices.pretend(1, 2**30)), print) is not None
 
 
+def test_a_usual_start_loads_neither_a_parser_of_options_nor_what_asks_a_driver(bench: Bench) -> None:
+    code = (
+        "import sys; from simple_gpu_scheduler import scheduler; sys.argv = ['x', '--gpus', '7,8']\n"
+        "try:\n    scheduler.main()\nfinally:\n    print(*sys.modules)"
+    )
+    words = [sys.executable, "-c", code]
+    environ = {name: value for name, value in bench.environ.items() if name != "DIBS_DEVICES"}
+    done = subprocess.run(words, input=b"true\n", env=environ, capture_output=True, timeout=PATIENCE_S)
+    loaded = set(done.stdout.decode().splitlines()[-1].split())
+    assert "dibs.foreground.pipe_loop" in loaded
+    has_driver = any(os.path.exists(path) for path in ids.DRIVER_FILES)
+    unwanted = {"argparse", "shutil"} | (set() if has_driver else {"subprocess", "dibs.devices.probe"})
+    assert unwanted & loaded == set()
+
+
 def test_bytes_that_are_not_utf8_reach_the_command(bench: Bench) -> None:
     done = run(bench, "simple_gpu_scheduler --gpus 0", b"printf '\xff' > a\n")
     assert done.stdout == b"Processing command `printf '\xff' > a` on gpu 0\n"

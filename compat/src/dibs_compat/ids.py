@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from dibs.foreground import device_check, machine, slots
+from dibs.foreground import slots
 from dibs.leases import device_lease, holders
 from dibs.model import devices
 from dibs.system import settings
+
+if TYPE_CHECKING:
+    from dibs.foreground.device_check import Vet
 
 #: Files that an NVIDIA driver, or that of Windows below us, makes: without them there is nobody to ask for GPUs.
 DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
@@ -18,12 +22,31 @@ def inventory() -> devices.Inventory:
     """Return the GPUs of this machine; a driver that is not there is not asked, which would take a while."""
     values = settings.load(os.environ)
     has_driver = values.devices or values.nvml_library or any(os.path.exists(path) for path in DRIVER_FILES)
-    return machine.read_gpus(values) if has_driver else devices.Inventory()
+    if not has_driver:
+        return devices.Inventory()
+    # Where no driver is, what asks it is not loaded either.
+    from dibs.foreground import machine
+
+    return machine.read_gpus(values)
 
 
-def vet(found: devices.Inventory, say: Callable[[str], None]) -> device_check.Vet | None:
+def vet(found: devices.Inventory, say: Callable[[str], None]) -> Vet | None:
     """Return the last check of GPUs before a command gets them; without GPUs it would ask a driver for nothing."""
-    return device_check.of(settings.load(os.environ), say) if found.devices else None
+    if not found.devices:
+        return None
+    from dibs.foreground import device_check
+
+    return device_check.of(settings.load(os.environ), say)
+
+
+def time_limit_s(found: devices.Inventory) -> float | None:
+    """Return after how many seconds a quota ends a command on a whole GPU; refuse it if only shares are allowed."""
+    rules = settings.load(os.environ).rules
+    if not found.devices or not rules.has_quotas:
+        return None
+    from dibs.foreground import lease_request
+
+    return lease_request.whole_limit_s(rules)
 
 
 def keys(text: str, found: devices.Inventory) -> tuple[str, ...]:

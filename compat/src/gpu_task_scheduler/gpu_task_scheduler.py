@@ -18,7 +18,7 @@ from dibs.system import settings
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import gpu_visibility, runs, sources
 from dibs_compat.gpu_tasks.journals import Journal
-from dibs_compat.gpu_tasks.orders import Order, Place
+from dibs_compat.gpu_tasks.messages import Order, Place
 from dibs_compat.gpu_tasks.result_folders import Marks
 from dibs_compat.schedule import task
 from gpu_task_scheduler.config_manager import Config, ConfigManager

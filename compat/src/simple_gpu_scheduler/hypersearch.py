@@ -13,6 +13,7 @@ import signal
 import string
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from dibs.sweeps import orders
 from dibs.sweeps.sequences import Product
@@ -36,20 +37,14 @@ Usage example:
 """
 
 
+@dataclass(eq=False)
 class HyperparameterSearch:
     """A grid of parameters, and the pattern of the command that tries one point of it."""
 
-    def __init__(
-        self,
-        command_pattern: str,
-        sampling_mode: str,
-        n_samples: int | None,
-        parameters: Mapping[str, Sequence[object]],
-    ) -> None:
-        self.command_pattern = command_pattern
-        self.sampling_mode = sampling_mode
-        self.n_samples = n_samples
-        self.parameters = parameters
+    command_pattern: str
+    sampling_mode: str
+    n_samples: int | None
+    parameters: Mapping[str, Sequence[object]]
 
     def get_commands(self) -> list[str]:
         """Return all commands; KeyError or ValueError if the pattern does not fit. `random.seed` decides the order."""

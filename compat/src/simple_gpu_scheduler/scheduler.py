@@ -7,19 +7,22 @@ frees its GPU, and a signal lets what runs finish instead of abandoning it.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from dibs import errors
 from dibs.foreground import command_lines, inherited, pipe_loop, pipe_values, slot_kinds, slots
 from dibs.leases import device_lease, waiters
 from dibs.model import devices
 from dibs_compat import ids
+
+if TYPE_CHECKING:
+    import argparse
 
 #: The variable by which a command sees its GPU: the text of the list, whatever it is.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -68,7 +71,7 @@ class GPUManager:
                 if count > 1:
                     self._held[device] = count - 1, lease
                 else:
-                    lease.close()
+                    device_lease.release(device_lease.folder(), [lease])
             self._free.append(gpu.nr)
             self._changed.notify()
 
@@ -78,7 +81,7 @@ class GPUManager:
 
     def _acquire(self, device: str) -> device_lease.Lease:
         vet = ids.vet(self._inventory, complain)
-        return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet)[0]
+        return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet, on_limit=complain)[0]
 
     @functools.cached_property
     def _inventory(self) -> devices.Inventory:
@@ -119,13 +122,15 @@ def read_commands_and_run(manager: GPUManager) -> pipe_loop.Pipe:
     ours = inherited.devices(device_lease.folder(), found)
     base = dict(os.environb)
     teller = Teller()
-    how = slots.LeaseOptions(device_lease.folder(), note(), on_wait=teller.waits, vet=ids.vet(found, complain))
+    how = slots.LeaseOptions(
+        device_lease.folder(), note(), on_wait=teller.waits, vet=ids.vet(found, complain), on_limit=complain
+    )
     pipe = pipe_loop.Pipe(
         0,
         command_lines.Lines(),
         slot_kinds.FixedSlots(how, places, ours),
         lambda slot: {**base, VISIBLE.encode(): os.fsencode(slot.label)},
-        pipe_values.Rules("/bin/sh", ends_leftovers=False),
+        pipe_values.Rules("/bin/sh", ends_leftovers=False, limit_s=ids.time_limit_s(found)),
         teller,
     )
     pipe.run()
@@ -170,10 +175,10 @@ def _write(fd: int, data: bytes) -> None:
 
 def main() -> None:
     """Run the command line of the old tool."""
-    asked = _options().parse_args()
-    gpus: list[str] = asked.gpus[0].split(",") if len(asked.gpus) == 1 else asked.gpus
+    words, per_gpu, is_status_wanted = _read_words(sys.argv[1:])
+    gpus = words[0].split(",") if len(words) == 1 else words
     try:
-        pipe = read_commands_and_run(GPUManager(gpus * asked.max_process_per_gpu))
+        pipe = read_commands_and_run(GPUManager(gpus * per_gpu))
     except errors.DibsError as error:
         sys.exit(f"simple_gpu_scheduler: {error.line()}")
     if not_started := pipe.not_started():
@@ -182,12 +187,24 @@ def main() -> None:
         # As the old tool did: our parent sees the signal.
         signal.signal(pipe.stopped_by, signal.SIG_DFL)
         os.kill(os.getpid(), pipe.stopped_by)
-    is_told = asked.exit_status or os.environ.get("SGS_EXIT_STATUS") == "1"
-    sys.exit(1 if is_told and pipe.failed else 0)
+    is_status_wanted = is_status_wanted or os.environ.get("SGS_EXIT_STATUS") == "1"
+    sys.exit(1 if is_status_wanted and pipe.failed else 0)
+
+
+def _read_words(words: list[str]) -> tuple[list[str], int, bool]:
+    """Return the ids, how many commands run on each at once, and whether our exit code is to tell of failures."""
+    first, *gpus = words or [""]
+    if first == "--gpus" and gpus and not any(word.startswith("-") for word in gpus):
+        # What nearly everybody says. Loading `argparse` takes as long as a dozen commands.
+        return gpus, 1, False
+    asked = _options().parse_args(words)
+    return asked.gpus, asked.max_process_per_gpu, asked.exit_status
 
 
 def _options() -> argparse.ArgumentParser:
     """Return the options; what the old tool did not have is understood, but its help stays as it was."""
+    import argparse
+
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpus", nargs="+", required=True)
     parser.add_argument("--max_process_per_gpu", type=_count, default=1, help=argparse.SUPPRESS)
@@ -196,6 +213,8 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
+    import argparse
+
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 1000, got {text!r}")
     return int(text)

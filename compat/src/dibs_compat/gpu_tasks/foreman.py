@@ -2,26 +2,33 @@
 
 It waits in the machine-wide line for a place for the next task, and starts there the task that the scheduler sends. It
 knows nothing of instances and folders. When the scheduler disconnects, it stops the tasks and exits.
+
+Each task has a parent process of its own: it stops the task on request and ends the processes it leaves behind. It
+holds the leases and the folder lock until no process of the task is left. If the foreman dies, the kernel sends a
+signal and the parent stops the task with grace; if the parent is killed, the kernel kills the task.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
 import pickle
 import select
+import signal
 import socket
+import sys
 import time
 
 from dibs.foreground import slot_kinds, slots, supervision
 from dibs.leases import device_lease
-from dibs_compat.gpu_tasks import messages, task_parent, workers
-from dibs_compat.gpu_tasks.orders import Order, Task
+from dibs_compat.gpu_tasks import messages, workers
+from dibs_compat.gpu_tasks.messages import Order, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import IO
 
 
@@ -129,7 +136,7 @@ class Foreman:
             raise RuntimeError("a task came for which no place was offered")
         inherited = tuple(self._slots.inherited(slot))
         task = Task(self._order.places[int(slot.label)], work_dir, None if log is None else str(log), fds[0], inherited)
-        begun = task_parent.begin(fds, [fds[0], *inherited], self._order.grace_s)
+        begun = _fork(fds, [fds[0], *inherited], self._order.grace_s)
         if begun is None:
             # Their numbers will soon mean something else.
             for sock in (self._scheduler, *(running.line for running in self._running.values())):
@@ -154,7 +161,73 @@ class Foreman:
 
     def _tell_all(self, *words: object) -> None:
         for running in self._running.values():
-            task_parent.order(running.pid, running.line, *words)
+            _tell(running.pid, running.line, *words)
+
+
+def _fork(kept: Collection[int], inherited: Collection[int], grace_s: float) -> tuple[int, socket.socket] | None:
+    """Fork the parent of a task and the task; return the parent and the line to it, or None in the task itself.
+
+    The parent has these descriptors and no others of ours, the task only those it inherits.
+    """
+    ours, its = messages.pair()
+    foreman = os.getpid()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    task = -1
+    try:
+        _close_all_but({0, 1, 2, its.fileno(), *kept, *inherited})
+        task = _prepare(foreman)
+        if task:
+            its.setblocking(False)
+            final = supervision.supervise(task, grace_s, lambda: _orders(its))
+            messages.send(its, final.code, final.signal, final.leftovers, final.note)
+    except BaseException:  # noqa: BLE001 - must not return into the foreman's code
+        sys.excepthook(*sys.exc_info())
+    if task:
+        # Skip the cleanup of the forked interpreter; the foreman sees our exit.
+        os._exit(1)
+    _close_all_but({0, 1, 2, *inherited})
+    for sock in (ours, its):
+        sock.detach()
+    return None
+
+
+def _prepare(foreman: int) -> int:
+    """Become a subreaper and fork the task; return its pid, 0 in the task."""
+    before = supervision.become_supervisor()
+    supervision.die_with(foreman, signal.SIGTERM)
+    me = os.getpid()
+    task = os.fork()
+    if task == 0:
+        supervision.die_with(me, signal.SIGKILL)
+        # Its own group, so that a signal to its group does not reach us.
+        os.setpgid(0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return task
+
+
+def _orders(line: socket.socket) -> list[list[str]]:
+    """Return the orders of the foreman; its death arrives as a signal."""
+    found: list[list[str]] = []
+    with contextlib.suppress(BlockingIOError):
+        while (got := messages.receive(line)) is not None:
+            found.append([str(word) for word in got[0]])
+    return found
+
+
+def _tell(pid: int, line: socket.socket, *words: object) -> None:
+    """Ask the parent of a task for something."""
+    if messages.send(line, *words):
+        os.kill(pid, signal.SIGUSR1)
+
+
+def _close_all_but(kept: Collection[int]) -> None:
+    for number in {int(name) for name in os.listdir("/proc/self/fd")}.difference(kept):
+        # The one that was open for listing the others is closed already.
+        with contextlib.suppress(OSError):
+            os.close(number)
 
 
 def main(file: IO[bytes]) -> None:

@@ -22,9 +22,9 @@ from dibs import errors
 from dibs.foreground import machine
 from dibs.foreground.signals import Signals
 from dibs_compat import ids
-from dibs_compat.gpu_tasks import gpu_visibility, messages, orders
+from dibs_compat.gpu_tasks import gpu_visibility, messages
 from dibs_compat.gpu_tasks.journals import Journal, TaskEvent
-from dibs_compat.gpu_tasks.orders import Order
+from dibs_compat.gpu_tasks.messages import Order
 from dibs_compat.gpu_tasks.result_folders import Claim, Marks
 
 #: Seconds for which a task that got Ctrl-C is waited for before it is asked to end in another way.
@@ -71,33 +71,29 @@ class _StartedTask:
     claim: Claim | None = None
 
 
+@dataclass(eq=False)
 class Run:
-    """One call of `start`. `config` is the scheduler's; `draw` returns the next instance, with None at the end."""
+    """One call of `start`. `_config` is the scheduler's; `_next` returns the next instance, with None at the end."""
 
-    def __init__(
-        self,
-        draw: Callable[[], dict[str, Any]],
-        order: Order,
-        marks: Marks,
-        config: Mapping[str, Any],
-        journal: Journal,
-    ) -> None:
-        self._next = draw
-        self._order = order
-        self._marks = marks
-        self._is_forced = bool(config["force_rerun"])
-        self._log_file: str | None = config["log_file"]
-        self._journal = journal
-        self.report = Report()
-        #: Places where nothing runs, in their order, and what runs in the others.
-        self._idle = list(range(len(order.places)))
-        self._running: dict[int, _StartedTask] = {}
-        #: The next instance that has something to do, while it waits for a place.
-        self._head: Instance | None = None
-        self._is_exhausted = False
-        #: The first stop signal, and when to escalate.
-        self.stop_signal: int | None = None
-        self._urge_at: float | None = None
+    _next: Callable[[], dict[str, Any]]
+    _order: Order
+    _marks: Marks
+    _config: Mapping[str, Any]
+    _journal: Journal
+    report: Report = field(default_factory=Report)
+    #: What runs, by its place.
+    _running: dict[int, _StartedTask] = field(default_factory=dict)
+    #: The next instance that has something to do, while it waits for a place.
+    _head: Instance | None = None
+    _is_exhausted: bool = False
+    #: The first stop signal, and when to escalate.
+    stop_signal: int | None = None
+    _urge_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._is_forced = bool(self._config["force_rerun"])
+        #: Places where nothing runs, in their order.
+        self._idle = list(range(len(self._order.places)))
 
     # -- the loop
 
@@ -214,7 +210,8 @@ class Run:
         except Exception as error:  # noqa: BLE001 - whatever the user's own values raise
             self._fail(place, started, f"its configuration cannot be pickled: {error}")
             return False
-        log = None if self._log_file is None else os.path.join(claim.folder, self._log_file)
+        name: str | None = self._config["log_file"]
+        log = None if name is None else os.path.join(claim.folder, name)
         crew.send("run", started.work_dir, log, fds=[config] if claim.fd is None else [config, claim.fd])
         os.close(config)
         self._idle.remove(place)
@@ -282,7 +279,7 @@ class Crew:
         environ = dict(os.environ)
         gpu_visibility.show(environ)
         with its:
-            words, fd = orders.fresh("foreman", pickle.dumps((order, its.fileno(), os.getpid())))
+            words, fd = messages.fresh("foreman", pickle.dumps((order, its.fileno(), os.getpid())))
             try:
                 self._process = subprocess.Popen(
                     words, env=environ, cwd=order.cwd, pass_fds=[fd, its.fileno()], start_new_session=True

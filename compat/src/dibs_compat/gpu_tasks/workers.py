@@ -2,7 +2,7 @@
 
 Constructor and `required_env` come first, with the scheduler's own output. If they ask for variables, the rest happens
 in a fresh interpreter: some are read only when one starts, others when a library is imported. Without any, the process
-goes on as it is.
+continues as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 
-from dibs_compat.gpu_tasks import gpu_visibility, orders, sources
+from dibs_compat.gpu_tasks import gpu_visibility, messages, sources
 from dibs_compat.gpu_tasks.sources import Source
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import IO, NoReturn
 
-    from dibs_compat.gpu_tasks.orders import Order, Task
+    from dibs_compat.gpu_tasks.messages import Order, Task
 
 
 def environ(task: Task, given: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _leave(path: str, pickled: bytes) -> None:
 def _start_again(source: Source, task: Task, pickled: bytes, wanted: dict[str, str], log: int) -> NoReturn:
     """Replace this process by a fresh interpreter with these variables."""
     content = pickle.dumps((source, pickled, sys.argv, log))
-    words, fd = orders.fresh("workers", content)
+    words, fd = messages.fresh("workers", content)
     for number in (fd, log, *task.leases):
         os.set_inheritable(number, True)
     _flush()

@@ -1,7 +1,7 @@
 """Who may ask the two servers: one rule for every request, before it is routed.
 
-The old tools know no password, so the kernel tells whose program asks. A browser is its owner's program whoever wrote
-the page in it; so the page of another site is refused by what browsers say about themselves.
+The old tools know no password, so the kernel says whose program asks. A browser is its owner's program, no matter who
+wrote the page in it; so the page of another site is refused by what browsers say about themselves.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ class Dispatcher:
         self._lock = threading.RLock()
         #: For who takes a job in: numbers are given one after the other.
         self._adding = threading.Lock()
+        #: For who reads jobs: an answer that is late must not replace a newer one.
+        self._reading = threading.Lock()
         self._entries: dict[int, Entry] = {}
         self._texts, self._free = list(texts), list(texts)
         #: What every job asks for; None: jobs are dealt one by one.
@@ -80,6 +82,9 @@ class Dispatcher:
         if self._thread.is_alive():
             # It may wait for a daemon that hangs; it changes nothing any more, and ends with the process.
             self._thread.join(LEAVE_FOR_S)
+        if not self._thread.is_alive():
+            self._wake_reader.close()
+            self._wake_writer.close()
 
     # -- what is known --
 
@@ -220,7 +225,7 @@ class Dispatcher:
     # -- following and dealing --
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):
             self._wake_writer.send(b"!")
 
     def _run(self) -> None:
@@ -336,7 +341,8 @@ class Dispatcher:
     def _read(self, ids: Iterable[int]) -> None:
         """Read jobs again."""
         if wanted := selectors.ranges(ids):
-            self._keep(self._find_all(wanted))
+            with self._reading:
+                self._keep(self._find_all(wanted))
 
     def _find_all(self, wanted: str) -> list[dict[str, Any]]:
         """Return the jobs of a selector; there may be none."""

@@ -77,7 +77,7 @@ FORM = """<form method="post" action="/addnewjob" class="job">
 
 def controls(state: Mapping[str, Any]) -> str:
     """Return the state and the buttons of the queue."""
-    paused, verb = ("1", "pause") if not state["paused"] else ("0", "go on")
+    paused, verb = ("1", "pause") if not state["paused"] else ("0", "continue")
     note = "<p>Paused: nothing new starts, of any job of dibs.</p>" if state["paused"] else ""
     # One a line: a text may have commas in it, or nothing at all.
     devices = escape("\n".join(state["devices"]))

@@ -51,7 +51,7 @@ def settled(address: Address, say: Callable[[str], None]) -> Address:
     if address.is_open:
         say(
             f"WARNING: {address.host or '0.0.0.0'}:{address.port} is a shell for everyone who can reach this machine: "
-            f"whoever connects runs commands as {os.environ.get('USER') or os.geteuid()}, without a password."
+            f"anybody who connects runs commands as {os.environ.get('USER') or os.geteuid()}, without a password."
         )
         return address
     if address.host in EVERYWHERE:

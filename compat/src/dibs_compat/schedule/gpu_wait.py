@@ -79,18 +79,17 @@ class Grant:
 
     def close(self) -> None:
         """Give them back."""
-        for lease in self.leases:
-            lease.close()
+        device_lease.release(device_lease.folder(), self.leases)
 
 
+@dataclass(frozen=True)
 class GpuWait:
     """One call's place in the line."""
 
-    def __init__(self, gpus: Gpus, state: State, coming: Signals, waiter: waiters.Waiter) -> None:
-        self._gpus = gpus
-        self._state = state
-        self._coming = coming
-        self._waiter = waiter
+    _gpus: Gpus
+    _state: State
+    _coming: Signals
+    _waiter: waiters.Waiter
 
     def wait(self, request: GpuRequest, mark: Callable[[Sequence[int]], Entry], say: Callable[[], None]) -> Grant:
         """Return the GPUs once they are ours and `mark`ed in the state file.
@@ -139,7 +138,7 @@ class GpuWait:
     def _sleep(self, watch: _Watch) -> set[int]:
         """Sleep until something happens or it is time to look again; return the descriptors that are ready."""
         poll = select.poll()
-        for fd in (*self._waiter.fds(), *watch.fds, self._coming.fileno()):
+        for fd in (*self._waiter.fds, *watch.fds, self._coming.fileno()):
             poll.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(min(self._waiter.sleep_s, watch.longest_s) * 1000)}
         for number in self._coming.new():

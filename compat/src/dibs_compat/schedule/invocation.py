@@ -123,7 +123,9 @@ class Invocation:
         if order.request.count == 0:
             return Grant((), ())
         vet = ids.vet(self._gpus.inventory, self._complain)
-        waiter = waiters.Waiter(self._gpus.place, self._note, self._values.collect_for, vet=vet)
+        waiter = waiters.Waiter(
+            self._gpus.place, self._note, self._values.collect_for, vet=vet, on_limit=self._complain
+        )
         return GpuWait(self._gpus, self._state, coming, waiter).wait(
             order.request,
             lambda numbers: self._entry(order, numbers, os.getpid(), time.time()),
@@ -195,7 +197,7 @@ def guarded(prog: str, body: Callable[[], int]) -> int:
         return error.exit_code
     except OSError as error:
         about = f" ({error.filename})" if error.filename else ""
-        screen.complain(prog, f"the system refused: {error.strerror or error}{about}.")
+        screen.complain(prog, f"system error: {error.strerror or error}{about}.")
         return DibsError.exit_code
     except KeyboardInterrupt:
         print("KeyboardInterrupt", file=sys.stderr, flush=True)
