@@ -1,8 +1,8 @@
 """A file system for the sandboxes, made for this run where that is allowed: old files of others must not count.
 
-ext4 leaves the inode of a deleted file alone for some minutes, and looks at each of these whenever a file is made. On a
-disk where somebody (the run before this one, say) has just deleted some ten thousand files, making a file costs several
-times as much, and the numbers of a tool that keeps logs and results mean nothing.
+ext4 without a journal leaves the inode of a deleted file alone for some minutes, and looks at each of these whenever a
+file is made. On a disk where somebody (the run before this one, say) has just deleted some ten thousand files, making a
+file costs several times as much, and the numbers of a tool that keeps logs and results mean nothing.
 """
 
 from __future__ import annotations

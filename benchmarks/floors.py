@@ -12,13 +12,13 @@ from pathlib import Path
 PIECE = 50_000
 
 
-def insert(source: Path, target: Path) -> float:
-    """Copy the queued jobs of a database into a bare table of another; return the seconds the inserts took."""
+def insert(source: Path, target: Path, state: str = "queued") -> float:
+    """Copy the jobs in one state of a database into a bare table of another; return the seconds the inserts took."""
     theirs = sqlite3.connect(f"file:{source}?mode=ro", uri=True)
     with closing(theirs) as there, closing(sqlite3.connect(target)) as here:
         here.isolation_level = None
         here.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
-        rows = there.execute("SELECT * FROM jobs WHERE state = 'queued' ORDER BY id")
+        rows = there.execute("SELECT * FROM jobs WHERE state = ? ORDER BY id", (state,))
         names = [column[0] for column in rows.description]
         columns = ["id INTEGER PRIMARY KEY" if name == "id" else name for name in names]
         here.execute(f"CREATE TABLE jobs ({', '.join(columns)})")

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.parts import load, submit
+from benchmarks.parts import engines, load, python_submit, submit, verbs
 from benchmarks.series import Key, Series, find
 
 DEEP, DEEPEST, SHALLOW = "100,000", "1,000,000", "1,000"
@@ -74,6 +74,20 @@ def _submit(command: str, measure: str = "wall") -> Key:
     return Key("submit", command, measure)
 
 
+def _verb(verb: str, jobs: int, at_most: float) -> Target:
+    bare = Key(verbs.NAME, f"{submit.PYTHON}, {jobs:,} jobs", "wall")
+    return Target(
+        f"dibs {verb} / {submit.PYTHON}, {jobs:,} jobs",
+        Key(verbs.NAME, verbs.subject(verb, jobs), "wall"),
+        bare,
+        at_most=at_most,
+    )
+
+
+def _python_submit(subject: str) -> Key:
+    return Key(python_submit.NAME, subject, "all")
+
+
 def _restart(measure: str) -> Key:
     return Key("restart", "10,000 queued, 64 running", measure)
 
@@ -106,6 +120,10 @@ def _load(measure: str, subject: str = load.CROWD) -> Key:
     return Key("load", subject, measure)
 
 
+def _engine(subject: str, measure: str = "jobs/s") -> Key:
+    return Key("engines", subject, measure)
+
+
 SGS = "simple_gpu_scheduler"
 PEASY = Key("peasy", "gpupeasy-server", "all")
 EXECUTOR, SUBMITIT = "dibs.Executor", "submitit, local"
@@ -128,6 +146,14 @@ ALL = (
     Target("first page, 100,000 / 1,000", _depth(DEEP, "first page"), _depth(SHALLOW, "first page"), at_most=1.5),
     # Ratios below this are within the noise of the same tool measured twice.
     Target("next start, 1,000,000 / 1,000", _depth(DEEPEST, "next start"), _depth(SHALLOW, "next start"), at_most=1.25),
+    *(_verb(verb, 10, 1.3 if verb == "add" else 2.0) for verb in verbs.VERBS),
+    *(_verb(verb, 100_000, 1.3 if verb == "add" else 2.5) for verb in verbs.VERBS),
+    Target(
+        "10,000 jobs by dibs.submit_many / bare insert",
+        _python_submit("dibs.submit_many"),
+        _python_submit("bare insert"),
+        at_most=8,
+    ),
     Target("jobs not adopted after a restart", _restart("not adopted"), None, at_most=0),
     Target("first start after a restart, s", _restart("first start"), None, at_most=1),
     _printing("10^6 points in grid order / simple_hypersearch", "dibs-compat", "grid", "wall", 0.5),
@@ -147,7 +173,8 @@ ALL = (
     ),
     Target("lines/s of dibs pipe / simple_gpu_scheduler", _pipe("dibs pipe"), _pipe(SGS), at_least=0.9),
     Target("lines/s of dibs pipe / GNU parallel", _pipe("dibs pipe"), _pipe("GNU parallel"), at_least=3),
-    Target("lines/s of dibs-compat / simple_gpu_scheduler", _pipe("dibs-compat"), _pipe(SGS), at_least=0.9),
+    Target("lines/s of dibs-compat / simple_gpu_scheduler", _pipe("dibs-compat"), _pipe(SGS), at_least=1.3),
+    Target("gap p99 of dibs-compat / simple_gpu_scheduler", _gap("dibs-compat", "p99"), _gap(SGS, "p99"), at_most=1),
     Target("lines/s of dibs-compat / GNU parallel", _pipe("dibs-compat"), _pipe("GNU parallel"), at_least=3),
     Target("calls/s of dibs.Executor / submitit", _calls(EXECUTOR), _calls(SUBMITIT), at_least=4),
     Target(
@@ -169,6 +196,14 @@ ALL = (
     Target("event streams of the crowd that were cut", _load("streams cut"), None, at_most=0),
     Target("memory with the crowd / before", _load("memory during"), _load("memory before"), at_most=2),
     Target("files after the crowd / before", _load("files after"), _load("files before"), at_most=1.2),
+    Target(
+        "1,000 no-ops as a sweep on Slurm / the same array by hand",
+        _engine(engines.SWEEP, "all"),
+        _engine(engines.ARRAY, "all"),
+        at_most=1.3,
+    ),
+    Target("jobs/s on Ray / REST by hand", _engine(engines.JOBS), _engine(engines.REST), at_least=0.9),
+    Target("jobs/s on Ray through a broker / without", _engine(engines.BROKER), _engine(engines.JOBS), at_least=10),
 )
 
 

@@ -6,6 +6,8 @@ Words after it name the pages to write; without any it writes all.
 
 from __future__ import annotations
 
+import inspect
+import keyword
 import sys
 import types
 from collections.abc import Iterator
@@ -14,12 +16,15 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+import dibs
 from dibs import errors
 from dibs.cli import help_topics
 from dibs.cli import main as cli
 from dibs.cli.verbs import help as helping
-from dibs.http_api.schemas import job_answers, machine_answers
+from dibs.client import sweep_drafts
+from dibs.http_api.schemas import job_answers, machine_answers, sweep_answers
 from dibs.model import lifecycle, selectors
+from dibs.python_api import keywords, signatures, submission, sweep
 from dibs.submission import options
 from dibs.system import settings as tables
 from dibs.version import __version__
@@ -40,6 +45,19 @@ A `paused` job keeps its devices and what it has in their memory; its time limit
 {lifecycle.diagram()}
 ```
 """
+
+
+def _table_rows() -> list[str]:
+    """Return the tables with names, and the meaning of each key."""
+    rows = []
+    for table in tables.TABLES:
+        rows += ["", f"## [{table.name}.NAME]", "", f"Type `dibs config set {table.name}.NAME.KEY VALUE`.", ""]
+        rows += [
+            "| key | meaning |",
+            "|---|---|",
+            *(f"| {key.name} | {key.meaning} |" for key in table.keys),
+        ]
+    return rows
 
 
 def settings_page() -> str:
@@ -81,6 +99,7 @@ def settings_page() -> str:
             "|---|---|",
             "| `DIBS_HOME` | The state folder: queue, logs, socket. Default `~/.local/state/dibs/<machine-id>`. |",
             "| `DIBS_CONFIG` | Your configuration file. |",
+            *_table_rows(),
             "",
         ]
     )
@@ -130,7 +149,7 @@ def errors_page() -> str:
             "|---|---|",
             *(f"| {code} | {meaning} |" for code, meaning in help_topics.OWN_CODES),
             "",
-            "`run`, `follow` and `log -f` exit with the code of the job's command, and otherwise as a shell would:",
+            "`run`, `follow` and `log -f` exit with the code of the job's command, or:",
             "",
             "| code | meaning |",
             "|---|---|",
@@ -150,9 +169,94 @@ def topics_page() -> str:
     for name, topic in help_topics.TOPICS.items():
         lines += ["", f"## {name}", "", f"{topic.summary[0].upper()}{topic.summary[1:]}."]
         for part in topic.parts:
-            rows = [part] if isinstance(part, str) else ["| | |", "|---|---|", *(f"| `{a}` | {b} |" for a, b in part)]
+            head = ["| item | meaning |", "|---|---|"]
+            rows = [part] if isinstance(part, str) else [*head, *(f"| `{a}` | {b} |" for a, b in part)]
             lines += ["", *rows]
     return "\n".join([*lines, ""])
+
+
+def reference_page() -> str:
+    """Return every public name of `import dibs`: its signature, what it does, and its examples."""
+    lines = [
+        "# Python reference",
+        "",
+        "Written from the docstrings by `scripts/write-docs`; do not edit. In Python: `help(dibs.submit)`.",
+        "Start with [python.md](python.md) and [executor.md](executor.md). In the examples `square` is a function that",
+        "returns the square of `x`; a test runs them.",
+        "",
+        "`**options` are the keywords of the [table](#options) at the end: the options of the command line.",
+    ]
+    for name in sorted(dibs.__all__, key=str.lower):
+        value = getattr(dibs, name)
+        if name == "__version__" or inspect.ismodule(value):
+            continue
+        lines += ["", f"## dibs.{name}", *_described(f"dibs.{name}", value)]
+        if inspect.isclass(value):
+            lines += _members(name, value)
+    return "\n".join([*lines, *_options_table(), ""])
+
+
+def _members(name: str, owner: type) -> Iterator[str]:
+    ours = [base for base in owner.__mro__ if base.__module__.startswith("dibs.")]
+    for key, each in ((key, each) for base in ours for key, each in vars(base).items()):
+        if key.startswith("_") or not (callable(each) or isinstance(each, (property, classmethod))):
+            continue
+        shown = f"{name}.{key}" if isinstance(each, classmethod) else f"{name.lower()}.{key}"
+        yield from ("", f"### {shown}")
+        if isinstance(each, property):
+            yield from ("", inspect.cleandoc(each.__doc__ or ""))
+        else:
+            yield from _described(shown, getattr(owner, key))
+
+
+def _described(shown: str, value: Any) -> Iterator[str]:
+    """Yield the signature, the text and the examples of a function or a class."""
+    documents = [inspect.cleandoc(each.__doc__ or "") for each in (value, _maker(value)) if each]
+    has_options = any(signatures.HEADING in each for each in documents)
+    own = [
+        each
+        for each in inspect.signature(value).parameters.values()
+        if each.name != "self" and not (has_options and _is_option(each))
+    ]
+    words = [str(each.replace(annotation=each.empty)) for each in own] + (["**options"] if has_options else [])
+    kinds = [each.kind for each in own]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        words.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    yield from ("", "```text", f"{shown}({', '.join(words)})", "```")
+    # What the options are is in the table.
+    parts = [each.partition(f"\n{signatures.HEADING}\n")[0].partition(">>> ") for each in documents]
+    for prose, _, _ in parts:
+        yield from ("", prose.strip())
+    for _, examples, more in parts:
+        if examples:
+            yield from ("", "```python", f"{examples}{more.rstrip()}", "```")
+
+
+def _maker(value: Any) -> Any:
+    """Return the function that makes an object of a class of ours; None if it has none of its own."""
+    return vars(value).get("__init__") if isinstance(value, type) and value.__init__.__doc__ else None  # type: ignore[misc]
+
+
+def _is_option(parameter: inspect.Parameter) -> bool:
+    known = {*signatures.meanings_of(submission.OPTIONS), *signatures.meanings_of(sweep_drafts.OPTIONS), *sweep.SPACE}
+    return parameter.kind is parameter.KEYWORD_ONLY and parameter.name in known
+
+
+def _options_table() -> Iterator[str]:
+    yield from ("", "## Options", "", "None means that an option is not given.", "")
+    yield from ("| keyword | type | meaning |", "|---|---|---|")
+    meanings = signatures.meanings_of(submission.OPTIONS)
+    more = {**sweep.SPACE, **signatures.meanings_of(sweep_drafts.OPTIONS)}
+    meanings |= {name: f"`Sweep`: {text}" for name, text in more.items() if name not in meanings}
+    hints = {**sweep.SweepOptions.__annotations__, **keywords.ManyOptions.__annotations__}
+    for name, meaning in meanings.items():
+        kind = hints[name].__forward_arg__ if name in hints else "bool"
+        yield _row(name, kind.removesuffix(" | None").removeprefix("keywords."), meaning)
+
+
+def _row(*cells: str) -> str:
+    name, kind, meaning = (cell.replace("|", "\\|") for cell in cells)
+    return f"| `{name}` | `{kind}` | {meaning} |"
 
 
 def man_page() -> str:
@@ -215,9 +319,17 @@ CLIENT_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.ActionResult,
     job_answers.DryRun,
     job_answers.WaitSummary,
+    job_answers.NamedGroups,
     machine_answers.Gpus,
+    machine_answers.DrainState,
     machine_answers.Daemon,
     machine_answers.Reload,
+    machine_answers.Timeline,
+    machine_answers.Engines,
+    machine_answers.StartScript,
+    machine_answers.Sum,
+    machine_answers.PersonDay,
+    sweep_answers.Run,
 )
 PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.WholeJob,
@@ -226,7 +338,9 @@ PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     job_answers.ActionResult,
     machine_answers.Environments,
     machine_answers.Gpus,
+    machine_answers.DrainState,
     machine_answers.Timeline,
+    machine_answers.Engines,
 )
 
 
@@ -237,6 +351,12 @@ def client_types() -> str:
         "from typing import Any, NotRequired, TypedDict",
     ]
     for struct in _closure(CLIENT_ANSWERS):
+        if any(keyword.iskeyword(name) for name, _ in _fields(struct)):
+            # A class cannot have an attribute of that name.
+            keys = "".join(f'        "{name}": {_python(kind)},\n' for name, kind in _fields(struct))
+            name = struct.__name__
+            parts.append(f'{name} = TypedDict(\n    "{name}",\n    {{\n{keys}    }},\n)')
+            continue
         base = struct.__base__
         assert base is not None
         inherited = () if base is msgspec.Struct else base.__struct_fields__
@@ -336,6 +456,7 @@ PAGES = {
     "lifecycle": (DOCS / "lifecycle.md", lifecycle_page),
     "settings": (DOCS / "settings.md", settings_page),
     "verbs": (DOCS / "verbs.md", verbs_page),
+    "python-reference": (DOCS / "python-reference.md", reference_page),
     "topics": (DOCS / "topics.md", topics_page),
     "errors": (DOCS / "errors.md", errors_page),
     "man": (ROOT / "src" / "man" / "dibs.1", man_page),

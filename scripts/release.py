@@ -21,9 +21,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Each distribution and its folder in the repository.
-DISTRIBUTIONS = {"dibs": ".", "dibs-compat": "compat"}
+DISTRIBUTIONS = {
+    "dibs": ".",
+    "dibs-compat": "compat",
+    "hydra-dibs-launcher": "plugins/hydra-dibs-launcher",
+    "submitit-dibs": "plugins/submitit-dibs",
+}
 #: The oldest Python of each. That of dibs is for `import dibs` inside jobs, which needs no dependency.
-PYTHONS = {"dibs": ">=3.9", "dibs-compat": ">=3.11"}
+PYTHONS = {name: ">=3.9" if name == "dibs" else ">=3.11" for name in DISTRIBUTIONS}
 #: Files without which an installed dibs would lack something that no import notices.
 NEEDED = ("dibs/web/index.html", "dibs/py.typed", "data/scripts/dibs", "data/share/man/man1/dibs.1")
 
@@ -83,8 +88,8 @@ def check_metadata(files: list[Path], version: str) -> None:
         needs = [need for need in fields.get_all("Requires-Dist", []) if "python_version >=" not in need]
         if fields["Name"] == "dibs" and (more := [need for need in needs if "extra ==" not in need]):
             raise Failed(f"{path.name} requires {', '.join(more)} inside jobs. Add a marker in pyproject.toml.")
-        if fields["Name"] == "dibs-compat" and f"dibs=={version}" not in fields.get_all("Requires-Dist", []):
-            raise Failed(f"{path.name} does not require dibs=={version}. Correct compat/pyproject.toml.")
+        if fields["Name"] != "dibs" and f"dibs=={version}" not in fields.get_all("Requires-Dist", []):
+            raise Failed(f"{path.name} does not require dibs=={version}. Correct its pyproject.toml.")
         if path.name.startswith("dibs-") and path.suffix == ".whl":
             names = zipfile.ZipFile(path).namelist()
             missing = [name for name in NEEDED if not any(one.endswith(name) for one in names)]
@@ -93,12 +98,13 @@ def check_metadata(files: list[Path], version: str) -> None:
 
 
 def read_version(source: Path) -> str:
-    """Return the version that both distributions have; raise `Failed` where they differ."""
+    """Return the version that all distributions have; raise `Failed` where they differ."""
     found = re.search(r'__version__ = "([^"]+)"', (source / "src/dibs/version.py").read_text())
     version = found[1] if found else "nothing"
-    compat = tomllib.loads((source / "compat/pyproject.toml").read_text())["project"]
-    if compat["version"] != version or f"dibs=={version}" not in compat["dependencies"]:
-        raise Failed(f"src/dibs/version.py has {version}; compat/pyproject.toml has {compat['version']}. Use one.")
+    for folder in list(DISTRIBUTIONS.values())[1:]:
+        other = tomllib.loads((source / folder / "pyproject.toml").read_text())["project"]
+        if other["version"] != version or f"dibs=={version}" not in other["dependencies"]:
+            raise Failed(f"src/dibs/version.py has {version}; {folder}/pyproject.toml has {other['version']}. Use one.")
     return version
 
 
@@ -118,7 +124,7 @@ def check_clean() -> None:
 def check_tag(tag: str) -> None:
     """Raise `Failed` where the tag exists."""
     if _git("tag", "--list", tag):
-        raise Failed(f"the tag {tag} exists. Raise the version in src/dibs/version.py and compat/pyproject.toml.")
+        raise Failed(f"the tag {tag} exists. Raise the version in src/dibs/version.py and every pyproject.toml.")
 
 
 def build_twice(version: str) -> None:
@@ -170,7 +176,7 @@ def main(words: list[str]) -> int:
         "the working tree is clean": check_clean,
         f"the tag {tag} is free": lambda: check_tag(tag),
         f"the changelog has a section for {version}": lambda: check_changelog(changelog, version),
-        "both distributions, built twice, have the same bytes": lambda: build_twice(version),
+        "all distributions, built twice, have the same bytes": lambda: build_twice(version),
     }
     failed = [title for title, check in steps.items() if not _passes(title, check)]
     if failed:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks.parts import (
     calls,
     depth,
+    engines,
     expansion,
     gap,
     gpu_tasks,
@@ -15,10 +16,12 @@ from benchmarks.parts import (
     pages,
     peasy,
     pipe,
+    python_submit,
     restart,
     schedule,
     submit,
     throughput,
+    verbs,
 )
 from benchmarks.plans import Plan
 from benchmarks.series import Book
@@ -33,5 +36,8 @@ class Part:
     measure: Callable[[Plan, Book], None]
 
 
-PARTS = (throughput, gap, submit, depth, restart, pipe, expansion, schedule, calls, gpu_tasks, load, pages, peasy)
+PARTS = (
+    *(throughput, gap, submit, verbs, python_submit, depth, restart, pipe, expansion),
+    *(schedule, calls, gpu_tasks, load, pages, peasy, engines),
+)
 ALL = tuple(Part(part.NAME, part.TITLE, part.measure) for part in PARTS)

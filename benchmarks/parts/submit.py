@@ -41,7 +41,7 @@ def measure(plan: Plan, book: Book) -> None:
             tell(f"round {number + 1} of {plan.sizes.submits}")
             first = number % len(commands)
             for command in commands[first:] + commands[:first]:
-                _time(command, book)
+                time_once(NAME, command, book)
         for command in commands:
             if command.name in (ADD, OPTIONS_ADD):
                 _list_imports(command, book)
@@ -68,7 +68,8 @@ def _commands(plan: Plan, book: Book, stack: ExitStack) -> list[Command]:
     return commands
 
 
-def _time(command: Command, book: Book) -> None:
+def time_once(part: str, command: Command, book: Book) -> None:
+    """Run a command once and note how long it took, and how much processor time it used itself."""
     actions = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     program = _find(command)
     began = time.perf_counter_ns()
@@ -76,10 +77,10 @@ def _time(command: Command, book: Book) -> None:
     _, status, used = os.wait4(pid, 0)
     took_ns = time.perf_counter_ns() - began
     if status:
-        book.note(NAME, f"{command.name} ended with {os.waitstatus_to_exitcode(status)}")
+        book.note(part, f"{command.name} ended with {os.waitstatus_to_exitcode(status)}")
         return
-    book.add(Key(NAME, command.name, "wall"), "ms", took_ns / 1e6)
-    book.add(Key(NAME, command.name, "CPU"), "ms", (used.ru_utime + used.ru_stime) * 1000)
+    book.add(Key(part, command.name, "wall"), "ms", took_ns / 1e6)
+    book.add(Key(part, command.name, "CPU"), "ms", (used.ru_utime + used.ru_stime) * 1000)
 
 
 def _find(command: Command) -> str:

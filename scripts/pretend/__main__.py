@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
     """Start, or stop with `--stop`."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__.partition(": ")[2])
     parser.add_argument("--stop", action="store_true", help="end the demo and forget it")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="so many finished jobs of last week, too")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="also N finished jobs of last week")
     parser.add_argument("--seed", type=int, default=1, help="another day")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / f"dibs-demo-{os.geteuid()}")
     parser.add_argument("--no-link", action="store_true", help="print only the environment of the demo")

@@ -10,7 +10,7 @@ from dibs.store.writer import Store
 from dibs.system import paths
 from pretend import cards, day
 
-#: Of so many jobs, those with this remainder ended like that.
+#: Of this many jobs, those with this remainder ended like that.
 ENDS = {
     7: ("failed", "exit", 1),
     19: ("failed", "oom", 1),
@@ -31,7 +31,8 @@ UPDATE jobs SET state = 'finished', start = 1, pid = 20000 + id % 9000,
 WHERE id BETWEEN :first AND :last
 """
 _ATTEMPTS = """
-INSERT INTO attempts SELECT id, 1, outcome, cause, exit_code, signal, allocation, started_at, finished_at
+INSERT INTO attempts (job, attempt, outcome, cause, exit_code, signal, allocation, started_at, finished_at)
+SELECT id, 1, outcome, cause, exit_code, signal, allocation, started_at, finished_at
 FROM jobs WHERE id BETWEEN :first AND :last
 """
 _EVENTS = """
@@ -43,7 +44,7 @@ WHERE jobs.id BETWEEN :first AND :last ORDER BY jobs.id
 
 
 def write(home: Path, count: int, now: int, cwd: str) -> None:
-    """Write so many finished jobs into a store that has none yet."""
+    """Write finished jobs into a store that has none yet."""
     import json
 
     def cases(place: int) -> str:

@@ -51,7 +51,7 @@ SEEDS = Kind("seeds", "speech", "", 24, 24, 81)
 
 @dataclass(frozen=True)
 class Work:
-    """A job of the day. `lanes` is empty while it waits; `took` is None while it goes on."""
+    """A job of the day. `lanes` is empty while it waits; `took` is None while it continues."""
 
     kind: Kind
     name: str

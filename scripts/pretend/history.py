@@ -29,7 +29,7 @@ from pretend.day import Day, Work
 MINUTE_MS = 60_000
 GB = 2**30
 
-#: How the word for a bad end is told to the store.
+#: How the store spells a bad end.
 ENDS: dict[str, dict[str, object]] = {
     "done": {"exit_code": 0},
     "oom": {"exit_code": 1, "out_of_memory": True},

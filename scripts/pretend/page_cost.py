@@ -15,20 +15,19 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bench import Bench, wait_for
 from dibs.jobqueue import thread
 from dibs.system import paths
-from pretend import crowd
+from pretend import crowd, sweep_cost
 from visitor import FLAGS, Visits, heap_bytes, link_to
 
 WEB = Path(__file__).resolve().parents[2] / "src" / "dibs" / "web"
 WORKER = "core/stream.worker.js"
 #: Bytes on the wire for the first load, at most: compressed files, and the headers of their answers.
-MOST_BYTES = 60_000
+MOST_BYTES = 70_000
 LOADS = 5
 FEW, MANY = 100, 100_000
 #: Jobs on the timeline, and how often it is drawn anew.
@@ -46,7 +45,7 @@ new MutationObserver((_, watch) => {
 
 @contextlib.contextmanager
 def queue(count: int) -> Iterator[Bench]:
-    """Keep a queue with so many finished jobs."""
+    """Keep a queue with many finished jobs."""
     with tempfile.TemporaryDirectory(prefix="dibs-measure-") as name:
         folder = Path(name)
         paths.prepare(folder / "home")
@@ -126,11 +125,6 @@ def first_row_ms(browser: Browser, own: Bench) -> float:
     return statistics.median(found)
 
 
-def _task_s(session: CDPSession) -> float:
-    metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
-    return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
-
-
 def timeline_ms(page: Page) -> float:
     """Return the milliseconds of the tab's thread for one new picture of the timeline."""
     canvas = page.get_by_role("img", name=re.compile("What ran"))
@@ -145,9 +139,9 @@ def timeline_ms(page: Page) -> float:
         await new Promise(requestAnimationFrame);
       }
     }""".replace("COUNT", str(UPDATES))
-    before = _task_s(session)
+    before = sweep_cost.task_s(session)
     canvas.evaluate(draw)
-    return (_task_s(session) - before) * 1000 / UPDATES
+    return (sweep_cost.task_s(session) - before) * 1000 / UPDATES
 
 
 def hour_of_events(page: Page, own: Bench) -> tuple[int, int]:
@@ -183,6 +177,8 @@ def main() -> int:
         print(f"            {body} in {len(load.bodies)} compressed files, {head} in the headers of their answers")
         for path, size in sorted(load.bodies.items(), key=lambda one: -one[1])[:6]:
             print(f"            {size:6} {path}")
+        with queue(1) as own:
+            sweep_cost.show(browser, own)
         with queue(MANY) as own:
             many_ms = first_row_ms(browser, own)
         print(f"first row: {few_ms:.0f} ms at {FEW} jobs, {many_ms:.0f} ms at {MANY}; ratio {many_ms / few_ms:.2f}")
