@@ -14,10 +14,13 @@ import hypothesis
 import pytest
 
 import build
+import clusters
 from bench import Bench
 from desk import Desk
 from fakes.nvml import world
 from keyboard import Typist
+from ray_cluster import RayCluster
+from slurm_cluster import SlurmCluster
 
 # No test may depend on the current speed of the machine.
 hypothesis.settings.register_profile("dibs", deadline=None)
@@ -105,3 +108,40 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             patch.setenv(name, value)
         yield own
     own.close()
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def common_slurm(run_folder: Path) -> Iterator[SlurmCluster]:
+    """The Slurm of this run; tests use `slurm`."""
+    with clusters.running(run_folder, "slurm") as cluster:
+        assert isinstance(cluster, SlurmCluster)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def common_ray(run_folder: Path) -> Iterator[RayCluster]:
+    """The Ray of this run; tests use `ray`."""
+    with clusters.running(run_folder, "ray") as cluster:
+        assert isinstance(cluster, RayCluster)
+        yield cluster
+
+
+@pytest.fixture
+def slurm(common_slurm: SlurmCluster) -> Iterator[SlurmCluster]:
+    """A real Slurm with two nodes of four pretend GPUs, for this test alone."""
+    with clusters.alone(common_slurm):
+        yield common_slurm
+
+
+@pytest.fixture
+def ray(common_ray: RayCluster) -> Iterator[RayCluster]:
+    """A real Ray with two nodes of four pretend GPUs, for this test alone."""
+    with clusters.alone(common_ray):
+        yield common_ray

@@ -17,7 +17,7 @@ import pytest
 from dibs import errors
 from dibs.cli import main as cli
 from dibs.model import lifecycle
-from dibs.python_api import jobs, keywords
+from dibs.python_api import keywords, submission
 from dibs.submission import job_options, options
 from dibs.system import settings
 from dibs.version import __version__
@@ -25,7 +25,7 @@ from dibs.version import __version__
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "compat").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("compat/*.md"), *ROOT.glob("plugins/*/*.md")])
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix == "")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -140,11 +140,12 @@ def test_every_file_named_in_a_guide_exists(page: str) -> None:
     assert [path for path in real if not (ROOT / path).exists()] == []
 
 
-def test_both_distributions_have_the_same_version() -> None:
-    compat = tomllib.loads((ROOT / "compat" / "pyproject.toml").read_text())["project"]
-    assert compat["name"] == "dibs-compat"
-    assert compat["version"] == __version__
-    assert f"dibs=={__version__}" in compat["dependencies"]
+@pytest.mark.parametrize("folder", ["compat", "plugins/hydra-dibs-launcher", "plugins/submitit-dibs"])
+def test_all_distributions_have_the_same_version(folder: str) -> None:
+    other = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    assert other["name"] == {"compat": "dibs-compat"}.get(folder, Path(folder).name)
+    assert other["version"] == __version__
+    assert f"dibs=={__version__}" in other["dependencies"]
 
 
 def test_the_changelog_has_this_version() -> None:
@@ -178,7 +179,7 @@ def test_no_file_names_a_path_of_a_particular_machine(path: Path) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("option", [each for each in jobs.SUBMIT_OPTIONS if each not in keywords.SHELL_ONLY])
+@pytest.mark.parametrize("option", [each for each in submission.OPTIONS if each not in keywords.SHELL_ONLY])
 def test_every_option_has_a_typed_keyword(option: options.Option[object]) -> None:
     """Every option of a job has a keyword in Python; those that change the result are in the overloads."""
     special = {job_options.ARRAY, job_options.REPEAT, job_options.DRY_RUN}

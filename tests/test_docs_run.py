@@ -24,16 +24,32 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 SHOWN = ("text", "mermaid", "toml", "yaml", "python", "bash")
 #: Every block of commands that is not run, with the reason given in its fence. Nothing is left out by accident.
 NOT_RUN = {
-    "README.md": {"installs": 1},
+    "README.md": {"installs": 2, "an overview, typed one by one below": 1},
     "docs/admin.md": {"as root": 4},
+    "docs/engines.md": {"needs a cluster": 4},
     "docs/environments.md": {"needs conda": 1, "needs modules": 1, "needs docker": 1},
     "docs/first-hour.md": {"installs": 1},
     "docs/gpupeasy.md": {"they serve until Ctrl-C": 1, "needs the server above": 1},
+    "docs/hydra.md": {"installs": 1},
+    "docs/install.md": {"installs": 4, "needs root": 2, "ends your jobs": 1},
+    "docs/lab-rules.md": {"times depend on the day": 1, "needs a month of use": 1},
     "docs/nfs.md": {"needs two machines": 1},
     "docs/performance.md": {"takes a quarter of an hour": 1},
+    "docs/ray.md": {"needs two servers": 5},
     "docs/pipe.md": {"never ends": 1},
+    "docs/recipes.md": {
+        "needs vllm": 1,
+        "needs tensorboard, and serves until it is cancelled": 1,
+        "needs an account of wandb": 1,
+        "serves until Ctrl-C": 1,
+        "needs a notebook": 1,
+        "waits until a debugger connects": 1,
+        "needs docker, podman and apptainer": 1,
+    },
+    "docs/search.md": {"needs minutes of training": 1},
     "docs/security.md": {"needs a container": 1},
     "docs/sharing.md": {"needs two users": 1},
+    "docs/submitit.md": {"installs": 1},
     "docs/web.md": {
         "the link is another one each time": 1,
         "needs an ssh server": 1,

@@ -38,17 +38,17 @@ PACKAGES = {
     "leases": Rule(is_lean=True),
     "devices": Rule(third_party=frozenset({"pynvml"})),
     "runner": Rule(is_lean=True),
-    "sweeps": Rule(third_party=frozenset({"yaml"})),
+    "sweeps": Rule(third_party=frozenset({"optuna", "yaml"})),
     "store": Rule(),
-    "engines": Rule(),
+    "engines": Rule(third_party=frozenset({"ray"})),
     "jobqueue": Rule(),
     "submission": Rule(),
     "client": Rule(),
     "foreground": Rule(),
-    "python_api": Rule(third_party=frozenset({"cloudpickle", "pandas"})),
+    "python_api": Rule(third_party=frozenset({"IPython", "cloudpickle", "joblib", "optuna", "pandas", "polars"})),
     "daemon": Rule(),
     "http_api": Rule(third_party=frozenset({"aiohttp", "msgspec"})),
-    "cli": Rule(third_party=frozenset({"rich"})),
+    "cli": Rule(third_party=frozenset({"rich", "textual"})),
 }
 ORDER = list(PACKAGES)
 
@@ -58,21 +58,22 @@ COMPAT = {"client", "errors", "foreground", "leases", "model", "submission", "sw
 #: Imports that point the other way, and why.
 EXCEPTIONS = {
     ("__main__", "cli"): "the program",
+    ("optuna", "python_api"): "the public name of `python_api.study_driver`",
     ("daemon", "http_api"): "the composition root, inside the function that builds everything",
 }
 
 #: Standard library modules without files, processes, network or clock (of `datetime` see the test on clocks). `random`
 #: is one as long as it gets a seed.
 PURE = frozenset(
-    {"__future__", "collections", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "typing"}
+    {"__future__", "collections", "csv", "dataclasses", "datetime", "difflib", "enum", "fnmatch", "typing"}
     | {"functools", "itertools", "math", "re", "shlex", "string", "array", "ast", "bisect", "contextlib", "fractions"}
-    | {"hashlib", "heapq", "json", "operator", "random", "statistics"}
+    | {"hashlib", "heapq", "html", "json", "operator", "random", "statistics"}
 )  # fmt: skip
 
 #: Built in, or loaded by the bare interpreter anyway, or a single small C module.
 CHEAP = frozenset(
-    {"__future__", "_json", "_signal", "_socket", "binascii", "errno", "fcntl", "gc", "os", "resource", "select"}
-    | {"stat", "sys", "time", "zlib"}
+    {"__future__", "_frozen_importlib", "_json", "_signal", "_socket", "binascii", "errno", "fcntl", "gc", "marshal"}
+    | {"os", "resource", "select", "stat", "sys", "time", "zlib"}
 )  # fmt: skip
 
 
@@ -94,6 +95,8 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"}
 COMPAT_SOURCE = SOURCE.parent.parent / "compat" / "src"
 COMPAT_FILES = sorted(COMPAT_SOURCE.rglob("*.py"))
+PLUGINS = SOURCE.parent.parent / "plugins"
+PLUGIN_FILES = sorted(PLUGINS.rglob("*.py"))
 FOLDERS = {f"dibs.{'.'.join(path.parent.relative_to(SOURCE).parts)}".rstrip(".") for path in SOURCE.rglob("*.py")}
 
 
@@ -181,6 +184,14 @@ def test_compat_imports_only_what_is_listed(path: Path) -> None:
     assert {target for target in targets if target not in COMPAT and package(target) not in COMPAT} == set()
 
 
+@pytest.mark.parametrize("path", PLUGIN_FILES, ids=lambda path: str(path.relative_to(PLUGINS)))
+def test_plugins_use_public_names_of_dibs_and_load_them_when_needed(path: Path) -> None:
+    """Hydra and submitit load every plugin in every program that uses them."""
+    found = [one for one in imports(path) if _top(one) == "dibs"]
+    assert {one.name for one in found} <= {"dibs", "dibs.errors"}
+    assert not [one for one in found if one.is_paid]
+
+
 @pytest.mark.parametrize("name", PURE_MODULES)
 def test_pure_modules_import_nothing_with_side_effects(name: str) -> None:
     wrong = [found for found in imports(MODULES[name]) if own(found) is None and _top(found) not in PURE]
@@ -251,6 +262,20 @@ def test_rich_is_loaded_only_when_something_is_drawn() -> None:
         name for name, path in MODULES.items() for found in imports(path) if _top(found) == "rich" and found.is_paid
     }
     assert not paid
+
+
+def test_only_the_application_of_dibs_top_loads_textual() -> None:
+    """Its verb draws the first screen before it imports these; nothing else does."""
+    users = {name for name, path in MODULES.items() for found in imports(path) if _top(found) == "textual"}
+    own = {"cli.top.application", "cli.top.modals", "cli.top.widgets"}
+    assert users == own
+    paid = {name for name, path in MODULES.items() for found in imports(path) if own_module(found, own)}
+    assert paid <= own
+
+
+def own_module(found: Import, names: set[str]) -> bool:
+    """Tell whether an import at the top of a module is one of these modules."""
+    return found.is_paid and (own(found) or "") in names
 
 
 def _top(found: Import) -> str:

@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "dibs"
 FOLDERS = sorted({path.parent for path in SOURCE.rglob("*.py")})
-MODULES = sorted([*SOURCE.rglob("*.py"), *(ROOT / "compat" / "src" / "dibs_compat").rglob("*.py")])
+OTHERS = [*ROOT.glob("compat/src/dibs_compat/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+MODULES = sorted([*SOURCE.rglob("*.py"), *OTHERS])
 
 #: Folders with one file for each address or verb, which may be larger than the others.
 WIDE = {"http_api", "cli", "cli/verbs"}

@@ -18,7 +18,7 @@ EPOCH = 1_794_744_000
 def copy(target: Path) -> Path:
     """Copy the sources of the distributions."""
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("src", "compat"):
+    for name in ("src", "compat", "plugins"):
         shutil.copytree(ROOT / name, target / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, target / name)

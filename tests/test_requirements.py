@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LOCKS = ("dev", "run", "uv")
+LOCKS = ("dev", "docs", "ray", "run", "uv")
 
 
 def locked(name: str) -> dict[str, list[str]]:
@@ -47,7 +47,7 @@ def test_the_lock_files_have_all_declared_packages() -> None:
 
 def test_nothing_else_is_installed_by_the_scripts() -> None:
     """Each call of pip installs a lock file, or our own sources without dependencies."""
-    for name in ("venv", "test", "quickstart", "lock"):
+    for name in ("venv", "test", "quickstart", "lock", "docs"):
         text = (ROOT / "scripts" / name).read_text().replace("\\\n", " ")
         for line in re.findall(r"^ *(?:pip_install|\$set_up|.*pip install) (.*)$", text, re.MULTILINE):
             is_definition = line.rstrip(' ;}"').endswith(("--disable-pip-version-check", '"$@'))

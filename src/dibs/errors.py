@@ -30,6 +30,12 @@ class DibsError(Exception):
     exit_code = 125
     http_status = 500
 
+    def __init_subclass__(cls, **facts: "str | int") -> None:
+        """Take `kind`, `exit_code` and `http_status` from the head of a class; it inherits those it does not name."""
+        super().__init_subclass__()
+        for name, value in facts.items():
+            setattr(cls, name, value)
+
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -49,100 +55,56 @@ class DibsError(Exception):
         return f"{self.message} {self.hint}".strip()
 
 
-class UserError(DibsError):
+class UserError(DibsError, kind="usage", exit_code=2, http_status=400):
     """The request is wrong; nothing was changed."""
 
-    kind = "usage"
-    exit_code = 2
-    http_status = 400
 
-
-class NotFound(UserError):
+class NotFound(UserError, kind="not_found", exit_code=3, http_status=404):
     """No job or device has that name."""
 
-    kind = "not_found"
-    exit_code = 3
-    http_status = 404
 
-
-class NotAllowed(UserError):
+class NotAllowed(UserError, kind="not_allowed", exit_code=4, http_status=403):
     """The caller may not do this."""
 
-    kind = "not_allowed"
-    exit_code = 4
-    http_status = 403
 
-
-class NotSignedIn(UserError):
+class NotSignedIn(UserError, kind="not_signed_in", exit_code=4, http_status=401):
     """A browser sent no token, or one that is no longer valid."""
 
-    kind = "not_signed_in"
-    exit_code = 4
-    http_status = 401
 
-
-class Conflict(UserError):
+class Conflict(UserError, kind="conflict", http_status=409):
     """The job is in a state that does not allow this."""
 
-    kind = "conflict"
-    http_status = 409
 
-
-class Impossible(UserError):
+class Impossible(UserError, kind="impossible", exit_code=69, http_status=422):
     """This request can never be satisfied on this machine, however long it waits."""
 
-    kind = "impossible"
-    exit_code = 69
-    http_status = 422
 
-
-class Busy(UserError):
+class Busy(UserError, kind="busy", exit_code=75, http_status=409):
     """It cannot start now, and the caller chose not to wait."""
 
-    kind = "busy"
-    exit_code = 75
-    http_status = 409
 
-
-class MachineError(DibsError):
+class MachineError(DibsError, kind="machine", http_status=503):
     """The driver, the disk or the system refused; the problem may be temporary."""
 
-    kind = "machine"
-    http_status = 503
 
-
-class NoDaemon(MachineError):
+class NoDaemon(MachineError, kind="no_daemon", exit_code=5):
     """No daemon could be reached or started."""
 
-    kind = "no_daemon"
-    exit_code = 5
 
-
-class JobFailed(DibsError):
+class JobFailed(DibsError, kind="job_failed", exit_code=1):
     """A job that the caller expected to succeed did not."""
 
-    kind = "job_failed"
-    exit_code = 1
 
-
-class OnlyHeld(DibsError):
+class OnlyHeld(DibsError, kind="only_held", exit_code=6):
     """Only held jobs remain: somebody must let them continue first."""
 
-    kind = "only_held"
-    exit_code = 6
 
-
-class TimedOut(DibsError, TimeoutError):
+class TimedOut(DibsError, TimeoutError, kind="timed_out", exit_code=124):
     """The caller's timeout expired; the job or operation continues."""
 
-    kind = "timed_out"
-    exit_code = 124
 
-
-class Bug(DibsError):
+class Bug(DibsError, kind="bug"):
     """A defect in dibs. It is reported loudly and the operation is abandoned."""
-
-    kind = "bug"
 
 
 KINDS = {

@@ -1,3 +1,6 @@
-"""The version of dibs, in the one place that packaging, daemon and client read it from."""
+"""The version of dibs, in the one place that packaging, daemon and client read it from.
 
-__version__ = "0.1.0"
+Lean.
+"""
+
+__version__ = "0.2.0"

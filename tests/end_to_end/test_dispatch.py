@@ -28,7 +28,7 @@ def test_a_job_starts_after_its_dependencies(bench: Bench) -> None:
     second = bench.add(recorder.command(trace), gpus=0, after=after(first))
     bench.until(first, "started")
     waiting = bench.job(second)
-    assert (waiting["state"], waiting["reason"]) == ("queued", f"it waits for job {first}, which is running")
+    assert (waiting["state"], waiting["reason"]) == ("queued", f"waiting for job {first}, which is running")
     assert waiting["after"] == [{"id": first, "when": "done"}]
     gate.touch()
     assert bench.until(second)["state"] == "done"
@@ -72,7 +72,7 @@ def test_a_job_starts_at_its_begin_time(bench: Bench) -> None:
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     later = bench.add("true", gpus=0, begin_at=(soon + dt.timedelta(days=1)).isoformat())
     job = bench.add("true", gpus=0, begin_at=soon.isoformat())
-    assert bench.job(later)["reason"] == "it waits for its begin time (--begin)"
+    assert bench.job(later)["reason"] == "waiting for its begin time (--begin)"
     done = bench.until(job)
     assert done["state"] == "done"
     assert dt.datetime.fromisoformat(done["started_at"]) >= soon - dt.timedelta(milliseconds=1)
@@ -94,6 +94,14 @@ def test_only_the_chosen_causes_are_retried(bench: Bench) -> None:
     assert (plain["cause"], plain["attempt"]) == ("exit", 1)
     slow = bench.until(bench.add("sleep 60", gpus=0, retries=1, time_limit_s=0.2))
     assert (slow["state"], slow["attempt"]) == ("timeout", 1)
+
+
+def test_chosen_exit_codes_are_retried(bench: Bench) -> None:
+    """144 is the code of a program that wants to run again; a signal counts as the shell counts it."""
+    again = bench.until(bench.add("exit $((DIBS_ATTEMPT == 1 ? 144 : 3))", gpus=0, retries=5, retry_on=["lost", 144]))
+    assert (again["exit_code"], again["attempt"], again["retry_on"]) == (3, 2, ["lost", "144"])
+    killed = bench.until(bench.add(["sh", "-c", "kill -9 $$"], gpus=0, retries=1, retry_on=["137"]))
+    assert (killed["signal"], killed["attempt"]) == (9, 2)
 
 
 def test_a_batch_never_exceeds_its_limit(bench: Bench) -> None:
@@ -139,7 +147,7 @@ def test_a_short_job_backfills_before_a_big_one_that_waits(bench: Bench) -> None
     short = bench.add("true", gpus=1, time_limit_s=60)
     assert bench.until(short)["state"] == "done"
     assert [bench.job(job)["state"] for job in (big, endless)] == ["queued", "queued"]
-    assert f"kept for job {big}, which is ahead" in bench.job(endless)["reason"]
+    assert f"reserved for job {big}, which is ahead" in bench.job(endless)["reason"]
     gate.touch()
     assert bench.until(endless)["state"] == "done"
     assert bench.job(big)["finished_at"] <= bench.job(endless)["finished_at"]
@@ -165,7 +173,7 @@ def test_the_etiquette_limits_our_jobs(tmp_path: Path) -> None:
         ids = polite.add_many([{"command": gated(gate), "gpus": 1}] * 3)
         for job in ids[:2]:
             polite.until(job, "started")
-        assert polite.job(ids[2])["reason"] == "your jobs use 2 of the 2 GPUs that max_gpus allows"
+        assert polite.job(ids[2])["reason"] == "your jobs use 2 of 2 GPUs (setting max_gpus)"
         gate.touch()
         assert polite.until(ids[2])["state"] == "done"
     finally:

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +26,10 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making unix users nee
 HOSTILE = Path(__file__).parents[1] / "support" / "programs" / "hostile.py"
 DEVICES = ("FAKE-0", "FAKE-1")
 #: Attacks on the line, on all users at once, and on files that the attacker made first.
-ATTACKS = ("gates", "tickets", "names", "others", "table", "backlogs", "churn", "plants")
-#: Jobs of each user during an attack.
-JOBS = 4
+ATTACKS = ("gates", "tickets", "names", "others", "table", "backlogs", "churn", "plants", "records")
+PROVING = bool(os.environ.get("DIBS_PROVE"))
+#: Jobs of each user during an attack; how often each attack is made at least, and for how many seconds.
+JOBS, ROUNDS, LEAST_S = (7, 2, 60.0) if PROVING else (4, 2, 0.0)
 
 
 @dataclass
@@ -137,20 +140,41 @@ def test_nobody_can_wait_in_the_name_of_another_user(house: House) -> None:
     assert all(set(one["devices"]) <= set(DEVICES) for one in seen)
 
 
+def test_planted_records_and_reservations_stop_nobody_and_speak_for_nobody(house: House) -> None:
+    ann, ben, eve = house.ann, house.ben, house.eve
+    house.attack("records")
+    job = ann.add("true", "-g", "2", "--retries", "0")
+    wait_for(is_done(ann, job))
+    assert ann.show(job)["attempt"] == 1
+    ann.dibs("lease", "true")
+    assert {(one["user"], one["name"]) for one in ann.json("reserve", "list")["reservations"]} == {
+        (eve.name, "x??[2Jroot")
+    }
+    assert {one["user"] for one in ann.json("usage")["people"]} <= {ann.name, eve.name}
+    with ben.popen("doctor") as process:
+        told = " ".join(process.communicate()[0].split())
+    assert f"{eve.name} made it in the name of {ann.name}" in told
+
+
 def test_two_users_finish_their_jobs_during_constant_attacks(house: House) -> None:
-    """Jobs keep coming while each attack is made twice."""
+    """Jobs keep coming while each attack is made twice; with `DIBS_PROVE=1` for a minute, a hundred of each user."""
     ann, ben, eve = house.ann, house.ben, house.eve
     # She came first, so in an open folder the files of this GPU are hers.
     eve.dibs("lease", "--gpu-ids", "1", "true")
     wait_for(is_done(ann, ann.add("true", "-g", "2")))
     program = house.attack(*ATTACKS)
     names = {person.uid: person.name for person in (ann, ben, eve)}
-    for _ in range(2 * len(ATTACKS)):
+    blocked: Counter[str] = Counter()
+    began, attacks = time.monotonic(), 0
+    while attacks < ROUNDS * len(ATTACKS) or time.monotonic() - began < LEAST_S:
         for person in (ann, ben):
-            person.dibs("add", "--retries", "0", "--repeat", str(JOBS), "sleep 0.05")
-            _check_names(gpus(person), names, eve)
+            if attacks < ROUNDS * len(ATTACKS):
+                person.dibs("add", "--retries", "0", "--repeat", str(JOBS), "sleep 0.05")
+            blocked += _check_names(gpus(person), names, eve)
         assert program.stdout is not None
         assert program.stdout.readline().strip() in ATTACKS
+        attacks += 1
+    seconds = time.monotonic() - began
 
     def unfinished() -> int:
         counts = [person.json("status")["counts"] for person in (ann, ben)]
@@ -161,15 +185,20 @@ def test_two_users_finish_their_jobs_during_constant_attacks(house: House) -> No
     for person in (ann, ben):
         ended = [(job["state"], job["attempt"]) for job in person.json("status", "all")["jobs"]]
         assert set(ended) == {("done", 1)}
+        print(f"{person.name}: {len(ended)} jobs done in their first attempt, 0 failed")
+    print(f"{attacks} attacks in {seconds:.0f} s; GPUs seen blocked, by the user that was named: {dict(blocked)}")
 
 
-def _check_names(seen: Any, people_by_uid: dict[int, str], eve: Person) -> None:
-    """Check every reported name against what the kernel knows."""
+def _check_names(seen: Any, people_by_uid: dict[int, str], eve: Person) -> Counter[str]:
+    """Check every reported name against what the kernel knows; return how many GPUs are blocked, by whom."""
+    blocked: Counter[str] = Counter()
     for gpu in seen["gpus"]:
         for holder in gpu["holders"]:
             assert people_by_uid[holder["uid"]] == holder["user"]
         if gpu["blocked"]:
             assert gpu["blocked"]["user"] in (eve.name, None)
+            blocked[gpu["blocked"]["user"] or "unknown"] += 1
     for waiter in seen["waiters"]:
         assert waiter["user"] in people_by_uid.values()
         assert waiter["devices"]
+    return blocked

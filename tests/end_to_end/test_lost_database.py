@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from bench import PATIENCE_S, Bench, wait_for
+from bench import PATIENCE_S, Bench, Starter, wait_for
 from dibs.errors import DibsError, MachineError, NoDaemon
 from dibs.store import copies
 from dibs.system import paths
@@ -115,6 +117,65 @@ def test_jobs_running_when_the_database_is_deleted_survive_a_crash_too(bench: Be
     assert bench.until(job)["exit_code"] == 7
 
 
+def test_a_state_folder_that_was_moved_away_and_back_is_used_again(bench: Bench) -> None:
+    """What happened meanwhile is recorded afterwards, without a restart: a job ended, and one was stopped."""
+    command, gate = gated(bench, "gate", code=7)
+    job, stopped = bench.add(command, gpus=1), bench.add("sleep 1000", gpus=1)
+    for each in (job, stopped):
+        bench.until(each, "started")
+    pid = bench.pid()
+    away = bench.folder / "away"
+    bench.home.rename(away)
+    gate.touch()
+    moved = Starter(away, bench.environ | {"DIBS_HOME": str(away)})
+    with pytest.raises(MachineError, match=r"dibs\.db or its log is out of reach"):
+        moved.post("/v1/jobs/actions", {"verb": "hold", "select": [str(job)]})
+    moved.post("/v1/jobs/actions", {"verb": "cancel", "select": [str(stopped)]})
+    assert "out of reach" in bench.cli("status", environ={"DIBS_HOME": str(away)}).stderr
+    away.rename(bench.home)
+    assert bench.until(job)["exit_code"] == 7
+    assert bench.until(stopped)["state"] == "cancelled"
+    assert bench.until(bench.add("true", gpus=0))["state"] == "done"
+    assert bench.cli("status").stderr == ""
+    assert bench.pid() == pid
+
+
+def test_a_deleted_state_folder_is_restored_by_the_next_command(bench: Bench) -> None:
+    """The daemon cannot be reached any more: it saves what it knows, and ends."""
+    command, gate = gated(bench, "gate")
+    done, waiting = bench.add("true", gpus=0), bench.add("true", gpus=0, hold=True)
+    bench.until(done)
+    job = bench.add(command, gpus=1)
+    bench.until(job, "started")
+    shutil.rmtree(bench.home)
+    gate.touch()
+    assert bench.client.daemons[0].wait() == MachineError.exit_code
+    assert bench.cli("status").returncode == 0
+    states = {found["id"]: found["state"] for found in bench.jobs()}
+    assert states == {done: "done", waiting: "held", job: "lost"}
+    assert bench.add("true", gpus=0) == job + 1
+
+
+def test_a_deleted_state_folder_is_repaired_although_a_new_queue_began(bench: Bench) -> None:
+    """The new jobs have the same ids; their folders must not be taken for those of the old jobs."""
+    command, gate = gated(bench, "gate")
+    job, waiting = bench.add(command, gpus=1, name="old"), bench.add("true", gpus=0, hold=True)
+    bench.until(job, "started")
+    shutil.rmtree(bench.home)
+    assert bench.until(bench.add("true", gpus=0, name="new"))["id"] == job
+    gate.touch()
+    assert bench.client.daemons[0].wait() == MachineError.exit_code
+    assert bench.until(bench.add("true", gpus=0))["state"] == "done"
+    told = bench.cli("doctor").stdout
+    assert "`dibs doctor --repair` restores them" in told
+    repair(bench)
+    assert [(found["id"], found["name"], found["state"]) for found in bench.jobs()] == [
+        (job, "old", "lost"),
+        (waiting, "true", "held"),
+    ]
+    assert "problem  database" not in bench.cli("doctor").stdout
+
+
 @pytest.mark.parametrize("is_emptied", [True, False])
 def test_a_missing_or_empty_database_is_not_a_new_queue(bench: Bench, is_emptied: bool) -> None:
     """A job runs and holds a GPU, one ended since the copy, one waits; all are found again."""
@@ -202,6 +263,20 @@ def test_a_log_deleted_after_a_crash_is_detected(bench: Bench) -> None:
     assert bench.add("true", gpus=0) > job
     gate.touch()
     assert bench.until(job)["exit_code"] == 8
+
+
+def test_a_database_that_was_opened_with_sqlite_after_a_crash_is_used(bench: Bench) -> None:
+    """SQLite copies the log into the file and removes it when the last connection is closed."""
+    job = bench.add("true", gpus=0)
+    bench.until(job)
+    bench.kill()
+    with contextlib.closing(sqlite3.connect(paths.database(bench.home))) as other:
+        assert other.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
+    assert not (bench.home / "dibs.db-wal").exists()
+    assert "problem  database" not in bench.cli("doctor").stdout
+    bench.start()
+    assert bench.job(job)["state"] == "done"
+    assert bench.add("true", gpus=0) == job + 1
 
 
 def test_ids_given_after_a_copy_are_not_reused(bench: Bench) -> None:

@@ -170,7 +170,7 @@ def test_no_user_can_read_or_use_the_queue_of_another(pair: Callable[[str], tupl
 
 def test_a_users_drain_applies_to_own_jobs_and_roots_to_everybody(pair: Callable[[str], tuple[Person, Person]]) -> None:
     ann, ben = pair("fake:1")
-    assert ann.dibs("gpus", "drain", "0", "--reason", "mine") == "GPU 0: drained by you: mine; running jobs go on\n"
+    assert ann.dibs("gpus", "drain", "0", "--reason", "mine") == "GPU 0: drained by you: mine; running jobs continue\n"
     hers = ann.add("true")
     assert "GPU 0: drained by you: mine" in ann.dibs("why", str(hers))
     his = ben.add("true")

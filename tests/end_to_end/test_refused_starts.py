@@ -155,8 +155,8 @@ def limit(kind: int, most: int, pids: list[int]) -> list[tuple[int, tuple[int, i
 
 @needs_root
 def test_jobs_survive_a_daemon_without_descriptors(bench: Bench) -> None:
+    """No runner waits for its next job yet: it could run all of them without a new descriptor."""
     bench.start()
-    assert bench.until(bench.add("true", gpus=1))["state"] == "done"
     pid = bench.pid()
     assert pid is not None
     old: list[tuple[int, tuple[int, int]]] = []
@@ -167,7 +167,10 @@ def test_jobs_survive_a_daemon_without_descriptors(bench: Bench) -> None:
         old.extend(limit(resource.RLIMIT_NOFILE, used + 3, [pid]))
 
     def end() -> None:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, old[0][1])
+        # A launcher that was started meanwhile has inherited the limit.
+        for each in (pid, *(proc.pid for proc in processes.descendants(pid))):
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(each, resource.RLIMIT_NOFILE, old[0][1])
 
     survive(bench, "Too many open files", begin, end)
 
@@ -267,7 +270,7 @@ def test_a_start_whose_runner_is_stopped_before_it_begins_is_given_to_another(be
     if processes.look(idle) is not None:
         os.kill(idle, signal.SIGCONT)
     assert [event["detail"] for event in bench.events(second) if event["kind"] == "GivenUp"] in (
-        ["no runner began it within 10s"],
+        ["no runner started it within 10s"],
         # The daemon had already released it.
         [],
     )
@@ -310,7 +313,7 @@ def test_cancel_ends_a_job_whose_runner_is_stopped_again_and_again(bench: Bench)
     finally:
         over.set()
         thread.join()
-    assert ended["state"] in ("lost", "cancelled")
+    assert ended["state"] == "cancelled"
     wait_for(lambda: processes.look(command), lambda proc: proc is None)
     wait_for(bench.free_devices, lambda free: free == [0, 1, 2, 3])
 

@@ -60,7 +60,7 @@ def test_more_memory_than_a_card_has_is_refused(bench: Bench) -> None:
     refused = bench.cli("add", "--vram", "25G", "true")
     assert refused.returncode == 69
     assert refused.stderr == (
-        "dibs: the job asks for --vram 25G; the largest GPU has 24G. Without --vram it gets a GPU alone.\n"
+        "dibs: the job asks for --vram 25G; the largest GPU has 24G. Without --vram it gets exclusive use of a GPU.\n"
     )
     refused = bench.cli("add", "--vram", "20", "true")
     assert refused.returncode == 2
@@ -80,4 +80,4 @@ def test_after_gpu_out_of_memory_the_next_attempt_is_exclusive(bench: Bench) -> 
     # If the memory of the machine ran out, a whole GPU would not help.
     assert [bench.job(job)["vram"] for job in (named, machine)] == [None, 6 * GIB]
     told = [event["detail"] for event in bench.events(named) if event["kind"] == "Edited"]
-    assert told == ["vram: with 6G it ran out of GPU memory, so it gets the GPU alone"]
+    assert told == ["vram: out of GPU memory with 6G; it gets exclusive use now"]

@@ -8,32 +8,18 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import forking
 from dibs.client import connection
 from dibs.errors import NoDaemon
 from dibs.model import environment
 from dibs.system import paths, processes
-from forking import PATIENCE_S, Forked
-
-T = TypeVar("T")
-
-
-def wait_for(what: Callable[[], T], until: Callable[[T], bool] = bool, patience_s: float = PATIENCE_S) -> T:
-    """Return the first value of `what` that satisfies `until`; fail at the deadline with the last value."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        seen = what()
-        if until(seen):
-            return seen
-        if time.monotonic() > deadline:
-            raise AssertionError(f"still not so after {patience_s} s; last seen: {seen!r}")
-        time.sleep(0.005)
+from forking import Forked
+from waits import PATIENCE_S, wait_for
 
 
 def end(procs: Iterable[processes.Proc]) -> None:
@@ -76,6 +62,8 @@ class Bench:
             "DIBS_LEASE_DIR": str(self.leases),
             "DIBS_DEVICES": devices,
             "DIBS_CPU_SLOTS": "4",
+            # One process less for each of thousands of daemons; its own tests switch it on.
+            "DIBS_COMMAND_SERVER": "false",
             **environ,
         }
         self.client = Starter(self.home, self.environ)

@@ -145,3 +145,18 @@ def step(number: int, log: str, gate: str) -> int:
     if number < 3 and os.environ["DIBS_ATTEMPT"] == "1":
         pass_gate(gate)
     return number * number
+
+
+def variable(name: str) -> str:
+    return os.environ[name]
+
+
+def fail(word: str) -> None:
+    raise ValueError(word)
+
+
+def sum_of_squares(count: int) -> int:
+    """Use joblib inside a job."""
+    from joblib import Parallel, delayed
+
+    return sum(Parallel(n_jobs=2)(delayed(square)(x) for x in range(count)))

@@ -22,9 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import warm
+from waits import PATIENCE_S
 
-#: Seconds until a wait gives up. Generous: it bounds a hang, it never decides whether a test is right.
-PATIENCE_S = 60.0
 #: Capacity of a pipe, for a user without privileges.
 PIPE_BYTES = 1 << 20
 
@@ -90,8 +89,7 @@ class Warm:
             command = [sys.executable, "-P", warm.__file__, str(theirs.fileno())]
             self._process = subprocess.Popen(
                 command,
-                # Crash points are active only where one is named when the module is imported.
-                env=os.environ | {"DIBS_CRASH": "nowhere"},
+                env=_environ(),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
@@ -110,6 +108,7 @@ class Warm:
             os.lseek(text, 0, os.SEEK_SET)
             socket.send_fds(self._asking, [b"!"], [text, theirs.fileno(), *ends])
         except (BrokenPipeError, ConnectionResetError):
+            report.close()
             raise RuntimeError(self.cause()) from None
         finally:
             os.close(text)
@@ -119,6 +118,7 @@ class Warm:
     def cause(self) -> str:
         """Return why it does not answer. The next request gets a new interpreter."""
         _the_warm_one.cache_clear()
+        self._asking.close()
         code = self._process.wait(PATIENCE_S)
         said = os.pread(self._said, 1 << 20, 0).decode(errors="replace")
         return f"the warm interpreter ended with {code} and said: {said!r}"
@@ -128,6 +128,16 @@ class Warm:
         self._asking.close()
         self._process.wait(PATIENCE_S)
         os.close(self._said)
+
+
+def _environ() -> dict[str, str]:
+    """Return the environment of the warm interpreter: nothing of the test that needs it first.
+
+    With that test's DIBS_HOME it would count as one of its processes, and be ended with them.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("DIBS_")}
+    # Crash points are active only where one is named when the module is imported.
+    return own | {"DIBS_CRASH": "nowhere"}
 
 
 @functools.cache

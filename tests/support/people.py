@@ -14,6 +14,7 @@ import pwd
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,15 @@ def make_user(name: str) -> pwd.struct_passwd:
             command = ["useradd", "--system", "--no-create-home", "--shell", "/bin/sh", name]
             subprocess.run(command, check=True, capture_output=True)
             return pwd.getpwnam(name)
+
+
+def make_group(name: str, members: Sequence[str]) -> None:
+    """Make a Unix group with these members, or add them to it."""
+    with open(Path(tempfile.gettempdir()) / "dibs-test-useradd.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["groupadd", "--force", "--system", name], check=True, capture_output=True)
+        for member in members:
+            subprocess.run(["usermod", "--append", "--groups", name, member], check=True, capture_output=True)
 
 
 @dataclass

@@ -132,6 +132,19 @@ def test_the_death_of_the_interpreter_is_reported_and_a_new_one_is_started() -> 
     assert again == "None"
 
 
+def test_the_interpreter_does_not_count_as_a_process_of_the_test_that_needs_it_first() -> None:
+    """A queue's tests end everything that has its DIBS_HOME."""
+    script = (
+        "import os, forking; fd = os.open(os.devnull, os.O_RDWR);"
+        "child = forking.start(None, ['sleep', '1000'], os.environ, '/', [fd] * 3);"
+        "parent = open(f'/proc/{child.pid}/stat').read().rpartition(')')[2].split()[1];"
+        "print(b'DIBS_HOME' in open(f'/proc/{parent}/environ', 'rb').read())"
+    )
+    environ = os.environ | {"PYTHONPATH": str(Path(forking.__file__).parent), "DIBS_HOME": "/nowhere"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 def test_nothing_is_left_when_the_test_run_ends() -> None:
     script = (
         "import os, forking; fd = os.open(os.devnull, os.O_RDWR);"

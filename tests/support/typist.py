@@ -31,7 +31,9 @@ ACTIVE = ("starting", "running", "stopping")
 #: Seconds for which `write` repeats a query before it accepts the output.
 BELIEF_S = 3.0
 #: Commands that return when jobs have ended: time passes while they run.
-WAITS = re.compile(r"\bdibs (wait|follow|run|pipe|log (.* )?-f|.*--wait\b|.*--drain\b)|\b(schedule|sch) ")
+WAITS = re.compile(
+    r"\bdibs (wait|follow|run|pipe|log (.* )?-f|.*--wait\b|.*--drain\b)|\b(schedule|sch) |python fit_submitit"
+)
 #: Commands that only query: typed again until they show what the page says.
 LOOKS = re.compile(
     r"(dibs( (status|show|why|log|config|doctor|gpus|daemon status)\b(?!.*( -f| drain| undrain)).*)?|cat .*|ls\b.*)$"

@@ -6,11 +6,13 @@ commas. Prints the name of each attack while it is under way.
 
 import contextlib
 import fcntl
+import json
 import os
 import resource
 import socket
 import sys
 import time
+import zlib
 
 FOLDER, PREFIX, VICTIM = sys.argv[1:4]
 DEVICES, NAMES = (word.split(",") for word in sys.argv[4:6])
@@ -98,6 +100,36 @@ def plants():
                 os.chmod(path, 0o600)
                 kept.append(contextlib.ExitStack())
                 kept[-1].callback(os.chmod, path, 0o1666)
+
+
+def records():
+    """Plant reservations, records of use, marks and bells: in the name of the victim, broken, or without end."""
+    now = time.time()
+    said = {"uid": 0, "from": now - 3000, "for": 80000, "every": "day", "name": "x\n\x1b[2Jroot"}
+    for number in range(12):
+        unknown = [f"X{number}-{each}" for each in range(100)]
+        for uid, devices in ((VICTIM, DEVICES), ("0", DEVICES), (str(os.geteuid()), unknown)):
+            _plant(f".dibs-reserve-{uid}-{number}", json.dumps({**said, "devices": devices}))
+    day = int(now // 86400)
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot_id = file.read()
+    body = f"{boot_id}day {day} 5000000\nday 99999999999999 5000000\n"
+    for uid in [VICTIM, str(os.geteuid()), *map(str, range(80000, 80300))]:
+        _plant(f".dibs-usage-{uid}", f"{zlib.crc32(body.encode()):08x}\n{body}")
+    for kind, make in (("seen", os.mkfifo), ("served", lambda path: os.symlink("/etc/passwd", path))):
+        with contextlib.suppress(OSError):
+            make(f"{LINE}/.dibs-{kind}-{VICTIM}")
+            kept.append(f"{LINE}/.dibs-{kind}-{VICTIM}")
+    for device in [*DEVICES, *(f"X{number}" for number in range(300))]:
+        _socket(f"{PREFIX}.evictable.{device}", is_heard=True)
+    for number in range(300):
+        _socket(f"{PREFIX}.bell.{VICTIM}-{number}", is_heard=True)
+
+
+def _plant(name, text):
+    with contextlib.suppress(OSError), open(f"{LINE}/{name}", "x") as file:
+        file.write(text)
+        kept.append(f"{LINE}/{name}")
 
 
 def _socket(name, is_heard=False):

@@ -1,0 +1,46 @@
+"""The words of the project: phrases that readers stumble over are not used in anything a person reads.
+
+`docs/glossary.md` has the chosen terms. Decisions are history; comments of applied migrations are part of schemas.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: What is banned, and what to write instead.
+BANNED = {
+    r"so many|so often|so long before": "a number, a time, or N",
+    r"whoever": "the user, the process, or a noun",
+    r"is told|being told|are told": "is notified, gets, reads",
+    r"goes on|go on\b(?!-)": "continues, keeps running",
+    r"mends?|mended": "fix, repair, correct",
+    r"a moment to come": "a future time",
+    r"is its alone|has it alone": "exclusive use",
+    r"they all have the same end": "they end together",
+    r"run on without": "keep running without",
+}
+READ = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "docs", "src", "compat", "plugins", "scripts")
+NOT_READ = re.compile(r"docs/decisions/|/vendor/|/sql/0\d\d_|\.(png|svg|lock|xz|tar)$")
+
+
+def files() -> list[str]:
+    """Return every file whose text somebody reads."""
+    listed = subprocess.run(["git", "ls-files", *READ], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.splitlines() if not NOT_READ.search(name) and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("pattern", BANNED)
+def test_a_banned_phrase_is_not_used(pattern: str) -> None:
+    phrase = re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
+    found = [
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name in files()
+        for number, line in enumerate((ROOT / name).read_text(errors="replace").splitlines(), 1)
+        if phrase.search(line)
+    ]
+    assert not found, f"write {BANNED[pattern]}:\n" + "\n".join(found)
