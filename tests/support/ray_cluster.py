@@ -27,8 +27,8 @@ GPUS = 4
 CPUS = 8
 #: Ports that one cluster needs: of the head, its dashboard and its client server, and two of each node's agent.
 PORTS = 3 + 2 * len(NODES)
-#: For one node to join; on a busy machine it takes half a minute.
-PATIENCE_S = 180.0
+#: For one node to join: half a minute on a busy machine, and over three at a load of 40.
+PATIENCE_S = 420.0
 #: Starts of one node, on a machine that is too busy.
 TRIES = 4
 ADDRESS = "127.0.0.1"
