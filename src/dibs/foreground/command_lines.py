@@ -16,8 +16,6 @@ class Lines:
     lines `---` is one command. With `skips_blank`, blank lines and comments are skipped.
     """
 
-    __slots__ = ("_block", "_decoder", "_is_joined", "_rest", "_skips_blank")
-
     def __init__(self, *, is_joined: bool = False, skips_blank: bool = False) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._is_joined = is_joined

@@ -48,8 +48,6 @@ TICK_NS = 20_000_000
 class Slot:
     """Room for one command at a time, on these devices."""
 
-    __slots__ = ("devices", "label")
-
     def __init__(self, devices: Iterable[str], label: str) -> None:
         self.devices = tuple(dict.fromkeys(devices))
         #: Its name in messages.
@@ -303,8 +301,6 @@ class Slots:
 
 class _Line:
     """A cheap check whether the line is empty, without a system call per ticket for every command."""
-
-    __slots__ = ("_has_others", "_place", "_seen_ns")
 
     def __init__(self, place: Folder) -> None:
         self._place = place

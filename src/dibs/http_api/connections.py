@@ -90,8 +90,6 @@ TOO_MANY = _as_bytes(
 class Connection(web.RequestHandler):
     """An aiohttp connection that knows its endpoint and its peer."""
 
-    __slots__ = ("endpoint", "peer")
-
     def __init__(self, runner: web.AppRunner, endpoint: Endpoint, peer: Peer | None) -> None:
         assert runner.server is not None
         loop = asyncio.get_running_loop()

@@ -29,8 +29,6 @@ SECOND_LOOK_S = 0.05
 class Blocker:
     """Who blocks a device, and how. None means that we cannot see it."""
 
-    __slots__ = ("device", "how", "pid", "uid", "user")
-
     def __init__(self, device: str, how: str, uid: int | None, pid: int | None) -> None:
         self.device = device
         #: `GATE` or `SOCKET`.

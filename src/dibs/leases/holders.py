@@ -46,8 +46,6 @@ MOST_NAMES = 64
 class Note:
     """What a holder says about itself, for display; uid, pid and time are added when it is written."""
 
-    __slots__ = ("evicted_by", "is_evictable", "job", "tool", "user")
-
     def __init__(
         self, job: str = "", user: str = "", tool: str = "dibs", is_evictable: bool = False, evicted_by: str = ""
     ) -> None:
@@ -84,8 +82,6 @@ class Socket:
 
 class Holder:
     """Who holds a device. `mib` is None for an exclusive lease; any other None means unknown."""
-
-    __slots__ = ("device", "evicted_by", "is_evictable", "is_loan", "job", "mib", "pid", "since", "uid", "user")
 
     def __init__(self, device: str, pid: int | None, uid: int | None, mib: int | None, note: dict[str, object]) -> None:
         job, since, evicted_by = note.get("job"), note.get("since"), note.get("evicted_by")

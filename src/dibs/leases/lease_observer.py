@@ -19,8 +19,6 @@ WRITE_NS = 10 * 10**9
 class LeaseObserver:
     """Counts the time between two looks for every lease that was there at both."""
 
-    __slots__ = ("_known", "_looked_ns", "_place", "_written_ns", "people")
-
     def __init__(self, place: Folder) -> None:
         self._place = place
         #: The user and the device of each lease, by the inode of its socket.

@@ -35,8 +35,6 @@ class Obstacles:
 class LinePlace:
     """The place of one process in the line. It has a ticket only between `join` and `leave`."""
 
-    __slots__ = ("_own", "_watched", "collect_for_s", "folder", "rules")
-
     def __init__(self, folder: Folder, collect_for_s: float) -> None:
         self.folder = folder
         self.collect_for_s = collect_for_s

@@ -25,8 +25,6 @@ class OwnTicket:
     The file of the first ticket of its age stays until then: a newer file cannot prove that we wait for longer.
     """
 
-    __slots__ = ("_file_fd", "_place", "_socket_fd", "ticket")
-
     def __init__(self, place: Folder, ticket: Ticket) -> None:
         self._place = place
         self.ticket = ticket

@@ -35,8 +35,6 @@ def quotas(rules: Rules) -> tuple[tuple[str, Quota], ...]:
 class RulesFile:
     """Root's file, read again when it has changed."""
 
-    __slots__ = ("_people", "_rules", "_seen", "path")
-
     def __init__(self, path: str) -> None:
         self.path = path
         self._rules = Rules()

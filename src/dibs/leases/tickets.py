@@ -159,8 +159,6 @@ def numbers_of(name: str) -> tuple[int, int, int] | None:
 class _Reading:
     """One reading of the line. The cheapest checks come first: anybody can add files and sockets without end."""
 
-    __slots__ = ("_counts", "_dead", "_known", "_origins", "_place", "tickets")
-
     def __init__(self, place: Folder, known: Collection[str] | None) -> None:
         self._place = place
         self._known = known
@@ -216,8 +214,6 @@ class _Reading:
 
 class _TicketFile:
     """The file of a ticket, and who is behind it as the kernel says."""
-
-    __slots__ = ("_place", "_status", "is_alive", "name", "path", "pid", "uid")
 
     def __init__(self, place: Folder, name: str, uid: int, pid: int, _: int) -> None:
         self._place = place

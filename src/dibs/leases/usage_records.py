@@ -63,8 +63,6 @@ class Hold:
 class Ledger:
     """The content of a file: milliseconds of device time per day, and leases that last, by inode of their socket."""
 
-    __slots__ = ("days", "holds")
-
     def __init__(self) -> None:
         #: By number of the day since 1970, in UTC.
         self.days: dict[int, float] = {}
@@ -206,8 +204,6 @@ def _parse_seen(text: str) -> dict[int, dict[int, float]]:
 
 class OwnRecord:
     """Our own files, locked from `with` on. Without the lock (a planted file, a full disk) nothing is recorded."""
-
-    __slots__ = ("_fd", "_file", "_is_changed", "_ledger", "_place")
 
     def __init__(self, place: Folder) -> None:
         self._place = place

@@ -135,12 +135,6 @@ class Waiter(LinePlace):
     again.
     """
 
-    __slots__ = (
-        "_avoided", "_change_s", "_known", "_note", "_on_limit", "_on_wait", "_pause_s", "_span_s", "_terms", "_unfit",
-        "_unusable", "_vet",
-        "_yield_s", "limit", "sleep_s",
-    )  # fmt: skip
-
     def __init__(
         self,
         place: Folder,
@@ -353,8 +347,6 @@ class Waiter(LinePlace):
 
 class _Look:
     """The line and the devices at one moment: what we may take, and which holders and tickets are in the way."""
-
-    __slots__ = ("chosen", "collected", "is_short", "is_yielding", "obstacles", "terms")
 
     def __init__(
         self,

@@ -27,16 +27,12 @@ HALF_LIFE_S, UNUSED_FOR_S, IDLE_AFTER_S = 3 * 86400.0, 900.0, 1800.0
 #: The setting of it that says for what idle leases may be used, and its values.
 IDLE_GPUS = "idle_gpus"
 NO_USE, LENT = "no", "evictable"
-#: Seconds of a week, for quotas of hours.
-WEEK_S = 7 * 86400.0
 #: The largest share.
 MOST_SHARE = 1e6
 
 
 class Quota:
     """What somebody may use; None: no limit."""
-
-    __slots__ = ("gpu_hours_per_week", "gpus", "reserve_gpus", "time", "vram")
 
     def __init__(
         self,
@@ -63,8 +59,6 @@ NO_QUOTA = Quota()
 class Person:
     """A user, with the names of the Unix groups that the user is in."""
 
-    __slots__ = ("groups", "name", "uid")
-
     def __init__(self, uid: int, name: str, groups: tuple[str, ...] = ()) -> None:
         self.uid = uid
         self.name = name
@@ -73,20 +67,6 @@ class Person:
 
 class Rules:
     """The rules of a machine, by name of user, Unix group or project."""
-
-    __slots__ = (
-        "default",
-        "each",
-        "group",
-        "group_shares",
-        "half_life_s",
-        "idle_after_s",
-        "lends_idle",
-        "project",
-        "unused_for_s",
-        "user",
-        "user_shares",
-    )
 
     def __init__(self) -> None:
         self.user_shares: dict[str, float] = {}

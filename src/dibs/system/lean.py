@@ -43,8 +43,6 @@ else:
 class closing_fd:
     """Close a descriptor at the end of a `with` block."""
 
-    __slots__ = ("_fd",)
-
     def __init__(self, fd: int) -> None:
         self._fd = fd
 

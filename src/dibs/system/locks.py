@@ -49,8 +49,6 @@ NOT_LISTENING = [b"00000000", b"0001"]
 class Folder:
     """The folder of the lock files, the folder of the line, and the prefix of their abstract sockets."""
 
-    __slots__ = ("is_prepared", "line_path", "path", "prefix")
-
     def __init__(self, path: str) -> None:
         self.path = os.path.realpath(path)
         _refuse_unsafe(self.path)
@@ -296,8 +294,6 @@ def flocked() -> dict[str, list[int]]:
 
 class LockTable:
     """Who flocks what on this machine, read when it is first asked: see `flocked` for what that takes."""
-
-    __slots__ = ("_found",)
 
     def __init__(self) -> None:
         self._found: dict[str, list[int]] | None = None

@@ -71,8 +71,6 @@ def describe_stuck(procs: Iterable[processes.Proc]) -> str:
 class Termination:
     """The state of a termination: which processes got TERM, when KILL begins, and since when it is being sent."""
 
-    __slots__ = ("_killed", "_killing_since", "_terminated", "kill_at")
-
     def __init__(self) -> None:
         #: When KILL begins. A finite value means that termination has begun.
         self.kill_at = NEVER
