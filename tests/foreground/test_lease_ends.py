@@ -1,9 +1,10 @@
 """Interactive leases with a time limit: the warning before their end, and its extension."""
 
 import os
+import select
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,9 +87,33 @@ def test_the_file_of_another_user_or_with_other_text_does_not_count(place):
     assert end.now() is end, "anybody may have written it"
 
 
-def test_a_keeper_warns_and_obeys_an_extension(tmp_path):
+class FakeTime:
+    """The clock and the poll of a keeper: a poll in which nothing happens takes all of its time, and no real time."""
+
+    POLLIN = select.POLLIN
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def poll(self):
+        real = select.poll()
+
+        def poll(timeout_ms):
+            ready = real.poll(0)
+            self.now += 0.0 if ready else timeout_ms / 1000
+            return ready
+
+        return SimpleNamespace(register=real.register, poll=poll)
+
+
+def test_a_keeper_warns_and_obeys_an_extension(tmp_path, monkeypatch):
     """Its owner ends while it waits for the extended end."""
-    path = tmp_path / "end"
+    path, clock = tmp_path / "end", FakeTime()
+    monkeypatch.setattr(keeper, "time", clock)
+    monkeypatch.setattr(keeper, "select", clock)
     with subprocess.Popen(["sleep", "1000"]) as owner:
         pidfd = os.pidfd_open(owner.pid)
         warnings = []
@@ -96,12 +121,14 @@ def test_a_keeper_warns_and_obeys_an_extension(tmp_path):
         def warn(left_s):
             warnings.append(left_s)
             if len(warnings) == 1:
-                path.write_text(f"{time.monotonic() + 0.2} 0 0 0\n")
+                path.write_text(f"{2 * HOUR} 0 0 0\n")
             else:
                 owner.kill()
+                os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
 
-        keeper.wait(pidfd, 0.1, str(path), warn)
+        keeper.wait(pidfd, HOUR, str(path), warn)
         assert len(warnings) == 2
+        assert HOUR < clock.now < 2 * HOUR, "it was extended, and ended with its owner"
         assert os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
         os.close(pidfd)
 
