@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dibs.errors import MachineError
-from dibs.leases import keeper, served_records
+from dibs.leases import keeper, served_records, tickets
 from dibs.model import units
 from dibs.system import locks, processes
 
@@ -58,12 +58,8 @@ class LeaseEnd:
             raise MachineError(f"the end of the lease cannot be stored: {error}.") from error
 
     def remove(self) -> None:
-        """Remove its file, if it is there."""
-        try:
-            os.unlink(self.path)
-        except OSError:
-            # Another process of ours removed it, or only root may.
-            return
+        """Remove its file, if it is there and we may."""
+        tickets.unlink(self.path)
 
     def now(self) -> LeaseEnd:
         """Return it as it is now: it may have been extended."""

@@ -7,9 +7,9 @@ that takes a device. A user's own drains are in the store.
 from __future__ import annotations
 
 import os
-import stat
 
 from dibs.leases import holders
+from dibs.system import locks
 from dibs.system.lean import closing_fd, record
 
 TYPE_CHECKING = False
@@ -37,16 +37,10 @@ def reason(place: Folder, device: str) -> str | None:
     where = folder(place)
     path = f"{where}/{holders.checked(device)}"
     try:
-        if not _is_trusted(place, os.lstat(where)):
-            return None
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        found = locks.read_small(path, size=LONGEST_BYTES) if _is_trusted(place, os.lstat(where)) else None
     except OSError:
         return None
-    with closing_fd(fd):
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or not _is_trusted(place, found):
-            return None
-        return os.read(fd, LONGEST_BYTES).decode(errors="replace").strip()
+    return found[1].strip() if found is not None and _is_trusted(place, found[0]) else None
 
 
 def marks(place: Folder) -> dict[str, str]:

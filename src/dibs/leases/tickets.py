@@ -308,7 +308,7 @@ def _bury(path: str) -> None:
 
 
 def unlink(path: str) -> None:
-    """Remove the file of a ticket, if it is there and we may."""
+    """Remove a file of the line, such as a ticket, if it is there and we may."""
     try:
         os.unlink(path)
     except OSError:
