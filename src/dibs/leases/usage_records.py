@@ -303,29 +303,25 @@ class OwnRecord:
 
 def _lock(path: str) -> int | None:
     """Return our locked file, made if it is missing; None if it cannot be had."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | locks.OPEN_FLAGS, 0o600)
-    except OSError:
-        return None
+    fd = _open_own(path, os.O_CREAT)
     until = time.monotonic() + LOCK_S
     pauses_s = iter(PAUSES_S)
-    if served_records.flaw(os.fstat(fd), os.geteuid()) is None:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return fd
-            except OSError:
-                if time.monotonic() >= until:
-                    break
-                select.select((), (), (), next(pauses_s, PAUSE_S))
-    os.close(fd)
-    return None
+    while fd is not None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.monotonic() >= until:
+                os.close(fd)
+                return None
+            select.select((), (), (), next(pauses_s, PAUSE_S))
+    return fd
 
 
-def _open_own(path: str) -> int | None:
+def _open_own(path: str, flags: int = 0) -> int | None:
     """Return our file; None if there is none, or a planted one: then nothing is read or written."""
     try:
-        fd = os.open(path, os.O_RDWR | locks.OPEN_FLAGS)
+        fd = os.open(path, os.O_RDWR | flags | locks.OPEN_FLAGS, 0o600)
     except OSError:
         return None
     if served_records.flaw(os.fstat(fd), os.geteuid()) is None:
