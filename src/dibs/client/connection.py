@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 from dibs import errors
@@ -314,23 +314,31 @@ def cannot_execute(error: OSError) -> NoDaemon:
 
 def _read_answer(sock: socket.socket) -> Any:
     with sock.makefile("rb") as stream:
-        status = stream.readline()
-        if not status.startswith(b"HTTP/1.1 "):
-            raise ConnectionResetError(errno.ECONNRESET, "no answer")
-        code = int(status.split()[1])
-        length = 0
-        while (line := stream.readline()) != b"\r\n":
-            if not line:
-                raise ConnectionResetError(errno.ECONNRESET, "half an answer")
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                length = int(value)
-        payload = stream.read(length)
+        payload = _read_body(stream, read_head(stream))
+    return json.loads(payload) if payload else None
+
+
+def read_head(stream: BinaryIO) -> int:
+    """Read the head of an answer; return the length of its body, 0 if that is not known. Raise if it is an error."""
+    status = stream.readline()
+    if not status.startswith(b"HTTP/1.1 "):
+        raise ConnectionResetError(errno.ECONNRESET, "no answer")
+    code, length = int(status.split()[1]), 0
+    while (line := stream.readline()) != b"\r\n":
+        if not line:
+            raise ConnectionResetError(errno.ECONNRESET, "half an answer")
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    if code >= 400:
+        raise refusal(code, _read_body(stream, length))
+    return length
+
+
+def _read_body(stream: BinaryIO, length: int) -> bytes:
+    payload = stream.read(length)
     if len(payload) < length:
         raise ConnectionResetError(errno.ECONNRESET, "half an answer")
-    if code >= 400:
-        raise refusal(code, payload)
-    return json.loads(payload) if payload else None
+    return payload
 
 
 def refusal(code: int, payload: bytes) -> errors.DibsError:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from dibs.client.connection import Client, refusal, unanswered
+from dibs.client.connection import Client, read_head, unanswered
 
 #: Seconds without a byte after which the daemon counts as gone; it sends a comment every 15 s.
 SILENT_FOR_S = 40.0
@@ -42,23 +42,11 @@ class EventStream:
         """Yield messages until the daemon ends; raise a DibsError if the connection is lost."""
         try:
             with self._sock, self._sock.makefile("rb") as stream:
-                _read_head(stream)
+                read_head(stream)
                 yield from parse(_chunks(stream))
         except OSError as error:
             if not self._is_closed:
                 raise unanswered(error, SILENT_FOR_S) from None
-
-
-def _read_head(stream: BinaryIO) -> None:
-    status = stream.readline()
-    if not status.startswith(b"HTTP/1.1 "):
-        raise ConnectionResetError("no answer")
-    code, length = int(status.split()[1]), 0
-    while (line := stream.readline()) not in (b"\r\n", b""):
-        name, _, value = line.partition(b":")
-        length = int(value) if name.lower() == b"content-length" else length
-    if code >= 400:
-        raise refusal(code, stream.read(length))
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:
