@@ -29,8 +29,6 @@ class ChosenSlots(Slots):
         self._devices = devices
         self._per_device = per_device
         self._label = label
-        #: Free slots on devices that we hold; the next one is last.
-        self._idle: list[Slot] = []
 
     def take(self, now: float) -> Slot | None:
         """Return a slot on idle devices, else on new ones, else beside another command; else wait in the line."""
@@ -70,9 +68,6 @@ class ChosenSlots(Slots):
         devices = [device for device in self._devices if device in names]
         self._idle += [Slot(devices, self._label(devices)) for _ in range(self._per_device)]
 
-    def _freed(self, slot: Slot) -> None:
-        self._idle.append(slot)
-
     def _dropped(self, devices: Collection[str]) -> None:
         gone = {device for slot in self._idle if not set(slot.devices) <= set(self._kept) for device in slot.devices}
         self._idle = [slot for slot in self._idle if set(slot.devices) <= set(self._kept)]
@@ -88,7 +83,7 @@ class FixedSlots(Slots):
 
     def __init__(self, how: LeaseOptions, slots: Sequence[Slot], granted: Collection[str] = ()) -> None:
         super().__init__(how)
-        self._stack = list(slots)
+        self._idle = list(slots)
         self._granted = frozenset(granted)
 
     def take(self, now: float) -> Slot | None:
@@ -100,13 +95,13 @@ class FixedSlots(Slots):
 
     def _find(self, now: float) -> Slot | None:
         is_asking, is_refused = now >= self._ask_at, False
-        for at in range(len(self._stack) - 1, -1, -1):
-            slot = self._stack[at]
+        for at in range(len(self._idle) - 1, -1, -1):
+            slot = self._idle[at]
             if not self._may_use([device for device in slot.devices if device in self._kept]):
                 continue
             missing = self._missing(slot)
             if not missing or (is_asking and self._try(len(missing), missing, now)):
-                del self._stack[at]
+                del self._idle[at]
                 if is_refused:
                     self._refused(now)
                 return self._use(slot, now)
@@ -118,15 +113,12 @@ class FixedSlots(Slots):
 
     def _stand_for_any(self, now: float) -> bool:
         """Wait in the line for any one device if each free slot lacks exactly one, else for those of the first slot."""
-        lacking = [missing for slot in reversed(self._stack) if (missing := self._missing(slot))]
+        lacking = [missing for slot in reversed(self._idle) if (missing := self._missing(slot))]
         if not lacking:
             return False
         if all(len(missing) == 1 for missing in lacking):
             return self._stand(1, tuple(dict.fromkeys(missing[0] for missing in lacking)), now)
         return self._stand(len(lacking[0]), lacking[0], now)
-
-    def _freed(self, slot: Slot) -> None:
-        self._stack.append(slot)
 
 
 class SharedSlots(Slots):

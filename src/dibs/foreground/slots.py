@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from dibs.leases.device_lease import Lease, Note
-    from dibs.leases.tickets import Ticket
     from dibs.leases.waiters import Vet
     from dibs.scheduling.choice import Terms
     from dibs.system.locks import Folder
@@ -118,12 +117,14 @@ class Slots:
             how.place,
             how.note,
             how.collect_for_s,
-            self._tell,
+            lambda ticket: self._say_wait(ticket.devices),
             how.terms,
             how.vet,
             on_limit=how.on_limit,
             span_s=how.span_s,
         )
+        #: Free slots; the next one is last.
+        self._idle: list[Slot] = []
         self._kept: dict[str, _Kept] = {}
         #: Devices that we got and have not used yet: that turn is ours, even if others have queued since.
         self._fresh: set[str] = set()
@@ -143,7 +144,7 @@ class Slots:
         for kept in self._of(slot):
             kept.running -= 1
             kept.idle_since = now
-        self._freed(slot)
+        self._idle.append(slot)
 
     def inherited(self, slot: Slot) -> list[int]:
         """Return the descriptors through which a command holds its devices itself, even if we are killed."""
@@ -183,9 +184,6 @@ class Slots:
             kept.lease.close()
         self._kept.clear()
 
-    def _tell(self, ticket: Ticket) -> None:
-        self._say_wait(ticket.devices)
-
     def _say_wait(self, devices: Sequence[str]) -> None:
         """Report what we wait for (nothing: the limits of the settings), at most once in `TELL_S`."""
         now = time.monotonic()
@@ -198,10 +196,6 @@ class Slots:
         return [self._kept[device] for device in slot.devices if device in self._kept]
 
     # -- for the kinds
-
-    def _freed(self, slot: Slot) -> None:
-        """Put a slot back among the free ones."""
-        raise NotImplementedError
 
     def _dropped(self, devices: Collection[str]) -> None:
         """Forget devices that we no longer hold."""
