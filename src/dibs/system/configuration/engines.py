@@ -12,7 +12,7 @@ from typing import Any
 
 from dibs.errors import UserError
 from dibs.system.configuration import kinds
-from dibs.system.configuration.tables import Key, Table
+from dibs.system.configuration.tables import Table, key, keys_of
 
 #: The engine that needs no table: this machine.
 LOCAL = "local"
@@ -29,23 +29,18 @@ class EngineSettings:
     """One cluster, as `[engines.NAME]` describes it; `problem` says what is still missing."""
 
     name: str
-    #: One of `KINDS`; empty: not set yet.
-    kind: str = ""
-    #: A folder of ours that every node sees under this path.
-    shared: Path | None = None
-    #: Passed to the engine before the options of a job.
-    options: str = ""
-    #: The interpreter on the nodes, from Python 3.9 on; empty: the daemon's own.
-    python: str = ""
-    #: Of Ray's dashboard.
-    address: str = ""
-    token_file: Path | None = None
-    #: The slurm.conf of this cluster; None: the one that Slurm's programs find.
-    conf: Path | None = None
-    #: The most jobs that wait or run there at once.
-    max_sent: int = 1000
-    #: Of Ray: one of `BROKER_MODES`; empty: the first.
-    broker: str = ""
+    kind: str = key(kinds.one_of(KINDS), "What operates the cluster: slurm or ray.", "")
+    shared: Path | None = key(kinds.PATH, "A folder of yours that all nodes see under this path, for logs and results.")
+    options: str = key(kinds.ANY_TEXT, 'Options for every job there, such as "-p gpu -A lab" for sbatch.', "")
+    python: str = key(kinds.ANY_TEXT, "The Python on the nodes, 3.9 or newer; empty for the daemon's own.", "")
+    address: str = key(kinds.ANY_TEXT, "Of Ray: the address of its dashboard, such as http://127.0.0.1:8265.", "")
+    token_file: Path | None = key(kinds.PATH, "Of Ray: the file with its token; needed beyond this machine.")
+    #: Empty: the first of the modes.
+    broker: str = key(
+        kinds.one_of(BROKER_MODES), "Of Ray: jobs that go through a broker: auto (short ones), always, never.", ""
+    )
+    conf: Path | None = key(kinds.PATH, "Of Slurm: the slurm.conf of this cluster; empty for the machine's own.")
+    max_sent: int = key(kinds.COUNT, "The most jobs that wait or run there at once; 1000 by default.", 1000)
 
     @property
     def problem(self) -> str | None:
@@ -62,8 +57,8 @@ class ProjectSettings:
     """What holds for the jobs of one project, as `[projects.NAME]` says."""
 
     name: str
-    #: The engine of jobs that name none; empty: that of the setting `engine`.
-    engine: str = ""
+    #: Empty: that of the setting `engine`.
+    engine: str = key(kinds.ANY_TEXT, "The engine for the project's jobs that name none.", "")
 
 
 def _engine(name: str, values: dict[str, Any]) -> EngineSettings:
@@ -90,27 +85,5 @@ def _host(address: str) -> str | None:
         return None
 
 
-ENGINES = Table(
-    "engines",
-    (
-        Key("kind", kinds.one_of(KINDS), "What operates the cluster: slurm or ray."),
-        Key("shared", kinds.PATH, "A folder of yours that all nodes see under this path, for logs and results."),
-        Key("options", kinds.ANY_TEXT, 'Options for every job there, such as "-p gpu -A lab" for sbatch.'),
-        Key("python", kinds.ANY_TEXT, "The Python on the nodes, 3.9 or newer; empty for the daemon's own."),
-        Key("address", kinds.ANY_TEXT, "Of Ray: the address of its dashboard, such as http://127.0.0.1:8265."),
-        Key("token_file", kinds.PATH, "Of Ray: the file with its token; needed beyond this machine."),
-        Key(
-            "broker",
-            kinds.one_of(BROKER_MODES),
-            "Of Ray: jobs that go through a broker: auto (short ones), always, never.",
-        ),
-        Key("conf", kinds.PATH, "Of Slurm: the slurm.conf of this cluster; empty for the machine's own."),
-        Key("max_sent", kinds.COUNT, "The most jobs that wait or run there at once; 1000 by default."),
-    ),
-    _engine,
-)
-PROJECTS = Table(
-    "projects",
-    (Key("engine", kinds.ANY_TEXT, "The engine for the project's jobs that name none."),),
-    lambda name, values: ProjectSettings(name, **values),
-)
+ENGINES = Table("engines", keys_of(EngineSettings), _engine)
+PROJECTS = Table("projects", keys_of(ProjectSettings), lambda name, values: ProjectSettings(name, **values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dibs.errors import UserError
@@ -18,6 +18,16 @@ class Key:
     name: str
     kind: Kind
     meaning: str
+
+
+def key(kind: Kind, meaning: str, default: object = None) -> Any:
+    """Return the field of a dataclass that holds a key of a table; `keys_of` finds it there."""
+    return field(default=default, metadata={"kind": kind, "meaning": meaning})
+
+
+def keys_of(values: type) -> tuple[Key, ...]:
+    """Return the keys that the fields of a dataclass declare."""
+    return tuple(Key(each.name, **each.metadata) for each in fields(values) if each.metadata)
 
 
 @dataclass(frozen=True)
