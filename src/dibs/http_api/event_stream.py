@@ -21,7 +21,7 @@ from dibs.http_api import event_hub, gpus, queue
 from dibs.http_api.event_hub import Hub, Message, Stream
 from dibs.http_api.schemas import job_answers
 from dibs.http_api.schemas.job_answers import JobEvent
-from dibs.model import serialization
+from dibs.model import serialization, units
 from dibs.model.jobs import JobId
 from dibs.store.database import DatabaseError
 from dibs.store.writer import Reader
@@ -41,9 +41,6 @@ BEAT_EVERY_S = 15.0
 MOST_AT_ONCE = 1_000
 #: The most concurrent listeners, and never more than half of the connections: others must get an answer too.
 MOST_STREAMS = 400
-#: The most digits of an event number.
-LONGEST_NUMBER = 18
-
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
@@ -228,7 +225,7 @@ def _since(request: web.Request) -> int | None:
     text = request.headers.get("Last-Event-ID", "")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
+    if not units.is_whole(text):
         raise UserError(f'Last-Event-ID expected the number of an event, got "{text[:40]}".', "Leave it out.")
     return int(text)
 

@@ -14,7 +14,7 @@ from dibs.http_api.exchange import Seconds, Whole
 from dibs.http_api.schemas import job_answers
 from dibs.jobqueue import turns
 from dibs.jobqueue.thread import now_ms
-from dibs.model import selectors, serialization
+from dibs.model import selectors, serialization, units
 from dibs.model.jobs import ACTIVE, WAITING, JobId
 from dibs.store.query_results import Glance
 from dibs.store.writer import Reader
@@ -155,7 +155,7 @@ def _mark(reader: Reader, meant: selectors.Selection, *, is_for_all: bool) -> st
 def _marked(mark: str) -> selectors.Selection:
     ids, _, sweeps = mark.partition(";")
     found = selectors.parse([ids]) if ids else ()
-    numbers = [int(each) for each in sweeps.split(",") if each.isdecimal() and each.isascii() and len(each) < 19]
+    numbers = [int(each) for each in sweeps.split(",") if units.is_whole(each)]
     return (*found, *((selectors.Is("sweep", number),) for number in numbers))
 
 

@@ -24,7 +24,7 @@ from dibs.http_api.schemas.submission import Name, Word
 from dibs.http_api.schemas.sweep_answers import SweepCheck, SweepCounts, SweepReceipt
 from dibs.jobqueue import sweeps
 from dibs.logs import reports
-from dibs.model import serialization
+from dibs.model import serialization, units
 from dibs.model.jobs import JobId, Member
 from dibs.store import call_files
 from dibs.store.query_results import RunsSince
@@ -310,7 +310,7 @@ def _since(text: str) -> RunsSince:
     kind, _, number = text.partition(":")
     if not text:
         return RunsSince()
-    if kind not in ("job", "forgotten") or not (number.isdecimal() and number.isascii() and len(number) < 19):
+    if kind not in ("job", "forgotten") or not units.is_whole(number):
         raise UserError(f'after expected what `next` said, got "{text[:80]}".')
     return RunsSince(int(number), kind == "forgotten")
 

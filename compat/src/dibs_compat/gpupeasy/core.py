@@ -16,6 +16,7 @@ from aiohttp import web
 
 from dibs.client import connection
 from dibs.errors import DibsError
+from dibs.model import units
 from dibs_compat.gpupeasy import entries
 from dibs_compat.gpupeasy.dispatcher import Dispatcher, Refusal
 from dibs_compat.gpupeasy.entries import Entry
@@ -95,8 +96,7 @@ async def get_info(request: web.Request) -> web.Response:
 
 def _find(request: web.Request) -> Entry | None:
     text = request.match_info["number"]
-    is_number = text.isascii() and text.isdigit() and len(text) <= 18
-    return request.app[DISPATCHER].find(int(text)) if is_number else None
+    return request.app[DISPATCHER].find(int(text)) if units.is_whole(text) else None
 
 
 async def post_job(request: web.Request) -> web.Response:

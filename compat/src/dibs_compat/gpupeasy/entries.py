@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dibs.model import units
 from dibs.model.jobs import ACTIVE, HELD_BY, WAITING, Outcome
 
 #: The project of all GPUPeasy jobs.
@@ -139,7 +140,7 @@ def read(job: Mapping[str, Any], port: int) -> Entry | None:
     tags = tuple(job["tags"])
     start = numbered(port, "")
     number = next((tag.removeprefix(start) for tag in tags if tag.startswith(start)), "")
-    if not (number.isascii() and number.isdigit() and len(number) <= 18) or not job["argv"]:
+    if not units.is_whole(number) or not job["argv"]:
         return None
     return Entry(
         int(number), job["id"], job["name"], unwrapped(job["argv"]), job["log"], job["state"], tags, job["cause"],
