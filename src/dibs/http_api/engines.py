@@ -67,20 +67,11 @@ def _remote(remote: Remote, active: list[Job], queued: int) -> Engine:
     ]
     frees = [node.free_gpus for node in condition.nodes if node.is_up]
     known = [free for free in frees if free is not None]
-    return Engine(
-        name=remote.name,
-        kind=remote.engine.kind,
-        state="unreachable" if condition.trouble else "ready",
-        problem=condition.trouble or remote.engine.problem or None,
-        since=_moment(condition.trouble_since),
-        gpus=sum(node.gpus for node in condition.nodes),
-        free_gpus=sum(known) if len(known) == len(frees) else None,
-        queued=queued,
-        waiting=_counts(active, queued)[1],
-        running=_counts(active, queued)[2],
-        nodes=nodes,
-        seen_at=_moment(condition.nodes_at),
-    )
+    free = sum(known) if len(known) == len(frees) else None
+    state, problem = "unreachable" if condition.trouble else "ready", condition.trouble or remote.engine.problem or None
+    since, seen_at = _moment(condition.trouble_since), _moment(condition.nodes_at)
+    total, counts = sum(node.gpus for node in condition.nodes), _counts(active, queued)
+    return Engine(remote.name, remote.engine.kind, state, problem, since, total, free, *counts, nodes, seen_at)
 
 
 def _moment(seconds: float | None) -> str | None:
