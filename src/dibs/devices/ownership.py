@@ -22,10 +22,7 @@ def outside(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset
     pids = [holder.pid for holder in found if holder.mib is not None and holder.pid is not None]
     if not pids or len(pids) < len(found):
         return frozenset()
-    roots = {root for pid in pids for root in _roots(pid)}
-    lease = holders.file(place, device.id)
-    owned = [process.pid for process in device.processes if process.user is not None]
-    return frozenset(pid for pid in owned if _is_outside(pid, roots, lease))
+    return _started_elsewhere(device, pids, holders.file(place, device.id))
 
 
 def beside_loan(place: Folder, device: Device, found: Sequence[Holder]) -> frozenset[int] | None:
@@ -33,8 +30,12 @@ def beside_loan(place: Folder, device: Device, found: Sequence[Holder]) -> froze
     pids = [holder.pid for holder in found if holder.is_loan and holder.pid is not None]
     if not pids:
         return None
+    return _started_elsewhere(device, pids, holders.file(place, evictable_marks.loan_of(device.id)))
+
+
+def _started_elsewhere(device: Device, pids: Collection[int], lease: str) -> frozenset[int]:
+    """Return the pids on a device that were started under none of these holders of a lease."""
     roots = {root for pid in pids for root in _roots(pid)}
-    lease = holders.file(place, evictable_marks.loan_of(device.id))
     owned = [process.pid for process in device.processes if process.user is not None]
     return frozenset(pid for pid in owned if _is_outside(pid, roots, lease))
 
