@@ -8,16 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from dibs.client import queries
+from dibs.client import job_state, queries
 from dibs.client.answers import HeldJobs, WaitSummary
 from dibs.client.connection import ANSWER_FOR_S, Client
 from dibs.client.daemon_process import Unresponsive
 from dibs.errors import MachineError, NoDaemon, OnlyHeld, TimedOut, UserError
 from dibs.model import selectors
-from dibs.model.jobs import Outcome
 
 T = TypeVar("T")
-FINISHED = frozenset(outcome.value for outcome in Outcome)
 
 #: Seconds of one long poll.
 POLL_FOR_S = 20.0
@@ -115,7 +113,7 @@ def finished(
         return
     answer = _ask_changes(queue, [("select", selectors.ranges(sorted(left)))], until)
     while answer is not None:
-        ended = [job["id"] for job in answer["jobs"] if job["id"] in left and job["state"] in FINISHED]
+        ended = [job["id"] for job in answer["jobs"] if job["id"] in left and job["state"] in job_state.FINISHED]
         left.difference_update(ended)
         yield from ended
         rest_s = math.inf if until is None else until - time.monotonic()

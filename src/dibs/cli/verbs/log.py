@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli import log_follower, log_output, screen
-from dibs.cli.verbs import status
+from dibs.cli import log_follower, log_output, screen, status_view
 from dibs.client import connection, job_state, queries, stand_in
 from dibs.client.answers import WholeJob
 from dibs.foreground import signals
@@ -57,7 +56,7 @@ def _start_of_last(path: str, lines: int) -> int:
 
 
 def _nothing(job: WholeJob, attempt: int) -> str:
-    why = status.remark(job)
+    why = status_view.remark(job)
     return f"job {job['id']} has no output{'' if job_state.is_finished(job) else ' yet'}: it is {job['state']}" + (
         f" ({why})" if why else ""
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from dibs.cli import job_columns, repaint, screen, status_view
 from dibs.cli.screen import Screen
-from dibs.cli.status_view import remark as remark
 from dibs.client import connection, queries, stand_in
 from dibs.client.answers import Jobs
 from dibs.client.queries import Starts
