@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from dibs.leases import reservations, served_records, tickets, usage_records
 from dibs.model import units
 from dibs.system import locks, socket_owners, users
@@ -35,12 +33,9 @@ def find(place: Folder) -> dict[str, str]:
 
 
 def _flaw(path: str, uid: int) -> str | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    problem = served_records.flaw(status, uid)
-    if problem is None or status.st_uid == uid:
+    status = locks.status_of(path)
+    problem = None if status is None else served_records.flaw(status, uid)
+    if status is None or problem is None or status.st_uid == uid:
         return problem
     return f"{users.name(status.st_uid)} made it in the name of {users.name(uid)}"
 

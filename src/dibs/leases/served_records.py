@@ -80,10 +80,8 @@ def flaw(status: os.stat_result, uid: int) -> str | None:
 
 def is_sound(path: str, uid: int) -> bool:
     """Return whether a file is there that only this user can have made. Cheaper than reading it."""
-    try:
-        return flaw(os.lstat(path), uid) is None
-    except OSError:
-        return False
+    status = locks.status_of(path)
+    return status is not None and flaw(status, uid) is None
 
 
 def not_before_change(boot_ns: int, status: os.stat_result) -> int:

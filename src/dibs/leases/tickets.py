@@ -223,7 +223,7 @@ class _TicketFile:
         self.path = path_of(place, name)
         #: Its user has it, as the kernel confirmed.
         self.is_alive = False
-        self._status = _status(self.path)
+        self._status = locks.status_of(self.path)
 
     @property
     def is_sound(self) -> bool:
@@ -257,17 +257,10 @@ class _TicketFile:
         """Return the age of a ticket, but none before the change time of its file, or of its user's first one."""
         assert self._status is not None
         since_ns = served_records.not_before_change(ticket.since_ns, self._status)
-        first = _status(path_of(self._place, ticket.origin)) if since_ns > ticket.since_ns else None
+        first = locks.status_of(path_of(self._place, ticket.origin)) if since_ns > ticket.since_ns else None
         if first is None or served_records.flaw(first, self.uid) is not None:
             return since_ns
         return served_records.not_before_change(ticket.since_ns, first)
-
-
-def _status(path: str) -> os.stat_result | None:
-    try:
-        return os.lstat(path)
-    except OSError:
-        return None
 
 
 def _parse(name: str, uid: int, pid: int, text: str, known: Collection[str] | None) -> Ticket | None:

@@ -78,10 +78,7 @@ class Broken(errors.MachineError):
 
 def folder() -> Folder:
     """Return the folder that all programs on this machine share, or the one in $DIBS_LEASE_DIR."""
-    chosen = os.environ.get("DIBS_LEASE_DIR")
-    if chosen:
-        return Folder(chosen)
-    return Folder(standard_path())
+    return Folder(os.environ.get("DIBS_LEASE_DIR") or standard_path())
 
 
 def standard_path() -> str:
@@ -101,11 +98,8 @@ def _is_open_folder(path: str) -> bool:
 
 def _roots_mode(path: str) -> int:
     """Return the mode of a folder of root; for anything else, a mode that is never accepted."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return 0o022
-    return found.st_mode if stat.S_ISDIR(found.st_mode) and found.st_uid == 0 else 0o022
+    found = status_of(path)
+    return found.st_mode if found and stat.S_ISDIR(found.st_mode) and found.st_uid == 0 else 0o022
 
 
 def _refuse_unsafe(path: str) -> None:
@@ -247,10 +241,8 @@ def _failed(path: str, error: OSError) -> Exception:
 
 
 def _broken(path: str, problem: str | None) -> Broken:
-    try:
-        owner = f" (owner: {users.name(os.lstat(path).st_uid)})"
-    except OSError:
-        owner = ""
+    status = status_of(path)
+    owner = "" if status is None else f" (owner: {users.name(status.st_uid)})"
     return Broken(f"cannot use {path}: {problem}{owner}.", "Ask its owner or root to remove it.")
 
 
@@ -272,11 +264,9 @@ def _unprepared(path: str) -> Broken:
 def is_same(fd: int, path: str) -> bool:
     """Return whether `path` still names the open file."""
     try:
-        named = os.lstat(path)
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
     except FileNotFoundError:
         return False
-    mine = os.fstat(fd)
-    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
 
 
 def flocked() -> dict[str, list[int]]:
@@ -339,8 +329,14 @@ def with_inode(table: dict[str, list[int]], inode: int) -> list[int]:
 
 def key_of(path: str) -> str | None:
     """Return the `key` of a path; None if there is no such file."""
+    status = status_of(path)
+    return None if status is None else key(status)
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """Return the status of what is at a path, a link itself; None if there is nothing, or nothing that we may see."""
     try:
-        return key(os.lstat(path))
+        return os.lstat(path)
     except OSError:
         return None
 
