@@ -229,15 +229,11 @@ def _submissions(body: Any) -> list[validation.Submission]:
     defaults, jobs = body.get("defaults", {}), body.get("jobs", [])
     if not isinstance(defaults, dict) or not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise UserError("expected every job, and the defaults, to be an object.")
-    if "commands" in body:
-        return [
-            _alike(
-                _submission(_job({**defaults, "command": "-"})),
-                wire.convert(body["commands"], list[str]),
-            )
-        ]
-    if "lines" in body:
-        return [_by_line(_submission(_job({**defaults, "command": "-"})), wire.convert(body["lines"], str))]
+    if "commands" in body or "lines" in body:
+        model = _submission(_job({**defaults, "command": "-"}))
+        if "lines" in body:
+            return [_by_line(model, wire.convert(body["lines"], str))]
+        return [_alike(model, wire.convert(body["commands"], list[str]))]
     return [_submission(_job({**defaults, **job})) for job in jobs]
 
 
@@ -314,7 +310,8 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         environ_from="" if job.environ is None else fields.SUBMITTER,
         tags=tuple(dict.fromkeys(job.tags)),
         begin_at=None if job.begin_at is None else _read(job.begin_at, serialization.parse_moment, BEGIN_AT),
-        retry_on=tuple(map(_retry_on, job.retry_on or ())) or RETRIED_BY_DEFAULT,
+        retry_on=tuple(_read(str(word), jobs.parse_retry_on, RETRY_ON) for word in job.retry_on or ())
+        or RETRIED_BY_DEFAULT,
         is_slurm=job.slurm,
         warn=None if job.warn is None else _warn(job.warn),
         metrics=tuple((name, _metric(name, pattern)) for name, pattern in job.metric.items()),
@@ -345,10 +342,6 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
 
 def _evictable(told: bool | str | None) -> str | None:
     return (jobs.YES if told else jobs.NO) if isinstance(told, bool) else told
-
-
-def _retry_on(word: str | int) -> jobs.RetryOn:
-    return _read(str(word), jobs.parse_retry_on, RETRY_ON)
 
 
 def _read(text: str, read: Callable[[str], T], expected: str) -> T:
