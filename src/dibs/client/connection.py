@@ -147,6 +147,13 @@ class Client:
                 sock.close()
                 raise NoDaemon(f"cannot reach the daemon on {self.socket_path}: {error.strerror or error}.") from None
 
+    def is_daemon_there(self, patience_s: float | None = ANSWER_FOR_S) -> bool:
+        """Return whether a daemon listens; never starts one."""
+        sock = self.connect(patience_s)
+        if sock is not None:
+            sock.close()
+        return sock is not None
+
     def prepare_home(self) -> None:
         """Create the state folder, private to its user."""
         paths.prepare(self.home)

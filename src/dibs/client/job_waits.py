@@ -43,11 +43,7 @@ class Absence:
 
     def is_over(self) -> bool:
         """Return whether to send a request now: a daemon listens, or none has for long enough to start one."""
-        sock = self._queue.connect()
-        if sock is not None:
-            sock.close()
-            return True
-        return self._lasts_for() > COME_BACK_FOR_S
+        return self._queue.is_daemon_there() or self._lasts_for() > COME_BACK_FOR_S
 
     def record_failure(self, error: MachineError) -> None:
         """Record that a request failed; raise if they have failed for too long."""

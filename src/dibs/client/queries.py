@@ -118,9 +118,7 @@ def act(queue: Client, verb: str, words: Sequence[str], **more: object) -> Actio
 
 def identity(queue: Client, patience_s: float = ANSWER_FOR_S) -> Daemon | None:
     """Return the description of the running daemon; None if none runs. Never starts one."""
-    sock = queue.connect(patience_s)
-    if sock is None:
+    if not queue.is_daemon_there(patience_s):
         return None
-    sock.close()
     answer: Daemon = queue.get("/v1/daemon", patience_s=patience_s)
     return answer

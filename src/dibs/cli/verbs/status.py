@@ -64,10 +64,8 @@ def main(args: Args) -> int:
 
 def _look_again(queue: connection.Client, args: Args) -> str:
     """Return the current screen; if the daemon was stopped, raise NoDaemon instead of starting one."""
-    sock = queue.connect()
-    if sock is None:
+    if not queue.is_daemon_there():
         raise NoDaemon("the daemon is not running any more; waiting for it.")
-    sock.close()
     if any(args.has(option) for option in job_columns.OPTIONS):
         return _chosen(screen.of(sys.stdout, args), args, queries.overview(queue, args.words)) or NOTHING
     answer = queries.overview(queue, args.words, status_view.FOLD_FROM)
