@@ -264,27 +264,23 @@ def _check_folders(writer: Writer, points: Iterator[Point]) -> None:
 def submit(
     queue: Client, asked: SweepDraft, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
 ) -> dict[str, int]:
-    """Send all points, or the options of a search, whose points the daemon finds; return the number by result."""
-    if not asked.sweep.is_adaptive:
-        return send(queue, asked, sweep_id, again=again, tell=tell)
-    if again:
-        raise UserError(
-            "--again expected a sweep whose points are known, got a search.", "Raise --trials for more runs."
-        )
-    counts: dict[str, int] = queue.post(f"/v1/sweeps/{sweep_id}/trials", {"defaults": asked.defaults})["counts"]
-    return counts
+    """Send all points in parts, or the options of a search, whose points the daemon finds.
 
-
-def send(
-    queue: Client, asked: SweepDraft, sweep_id: int, *, again: bool, tell: Callable[[int], None] = lambda sent: None
-) -> dict[str, int]:
-    """Send all points in parts; return the number of points by result. `tell` is called with the number sent."""
+    Return the number of points by result. `tell` is called with the number sent.
+    """
+    path = f"/v1/sweeps/{sweep_id}"
+    if asked.sweep.is_adaptive:
+        if again:
+            raise UserError(
+                "--again expected a sweep whose points are known, got a search.", "Raise --trials for more runs."
+            )
+        found: dict[str, int] = queue.post(f"{path}/trials", {"defaults": asked.defaults})["counts"]
+        return found
     counts: dict[str, int] = {}
-    path = f"/v1/sweeps/{sweep_id}/points"
     for part, is_last in parts(iter(asked.points)):
         body: dict[str, Any] = {"defaults": asked.defaults, "again": again, "points": point_bodies(asked.writer, part)}
         body["more"] = not is_last
-        for word, count in queue.post(path, body)["counts"].items():
+        for word, count in queue.post(f"{path}/points", body)["counts"].items():
             counts[word] = counts.get(word, 0) + count
         tell(sum(counts.values()))
     return counts
