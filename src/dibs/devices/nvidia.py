@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from dibs.model import devices
@@ -267,8 +268,9 @@ def closeness(nvml: Any, records: list[Record]) -> list[tuple[str, str, int]]:
     """Return how close each two cards are, if they report it; slices are not connected with each other."""
     whole = [record for record in records if record.get("pci") and not record.get("parent")]
     card = Card(nvml)
-    handles = {str(r["id"]): card.get(_by_uuid(nvml, str(r["id"]))) for r in whole}
-    links = {str(r["id"]): _links(Card(nvml, handles[str(r["id"])])) for r in whole if handles[str(r["id"])]}
+    ids = [str(record["id"]) for record in whole]
+    handles = {uuid: card.get(partial(nvml.nvmlDeviceGetHandleByUUID, uuid.encode())) for uuid in ids}
+    links = {uuid: _links(Card(nvml, handle)) for uuid, handle in handles.items() if handle}
     buses = {str(r["id"]): str(r["pci"]).lower() for r in whole if str(r["id"]) in links}
     found = []
     for at, first in enumerate(buses):
@@ -279,10 +281,6 @@ def closeness(nvml: Any, records: list[Record]) -> list[tuple[str, str, int]]:
             if rank is not None:
                 found.append((first, second, rank))
     return found
-
-
-def _by_uuid(nvml: Any, uuid: str) -> Callable[[], Any]:
-    return lambda: nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
 
 
 def _links(card: Card) -> Mapping[str, int]:

@@ -129,9 +129,7 @@ def for_job(
     return env
 
 
-@lru_cache(maxsize=8)
-def _unpacked(kept: bytes) -> dict[bytes, bytes]:
-    return serialization.unpack_environ(kept)
+_unpacked = lru_cache(maxsize=8)(serialization.unpack_environ)
 
 
 def _slurm(job: Job) -> dict[str, str]:
