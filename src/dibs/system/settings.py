@@ -253,8 +253,8 @@ def load(environ: Mapping[str, str], site: Path | None = None) -> Settings:
     sources = {setting.name: "default" for setting in SETTINGS}
     site = Path(lab_rules.site_file(environ.get("DIBS_LEASE_DIR"))) if site is None else site
     for path, is_required in ((site, False), (paths.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
-        if path is not None:
-            for name, value in _read_file(path, is_required, environ).items():
+        if path is not None and (text := text_of(path, is_required)) is not None:
+            for name, value in check_text(path, text, environ).items():
                 if name == RULES:
                     # What root says about a project counts.
                     values[name] = lab_rules.merged(values.get(name), value)
@@ -360,12 +360,6 @@ def find_shell(environ: Mapping[str, str]) -> str:
         if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return "/bin/sh"
-
-
-def _read_file(path: Path, is_required: bool, environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the checked values of a configuration file; none if it is missing."""
-    text = text_of(path, is_required)
-    return {} if text is None else check_text(path, text, environ)
 
 
 def check_text(path: Path, text: str, environ: Mapping[str, str]) -> dict[str, object]:
