@@ -1,11 +1,11 @@
 """How well `dibs sweep --search` searches, beside Optuna alone: `scripts/measure-search`.
 
-Standard functions with noise, evaluations of one to two seconds, four pretend GPUs. Searches differ much from seed to
-seed, so quality is compared over many seeds in simulated time: the study of dibs with as many trials waiting as the
-daemon keeps, and Optuna with four workers. Printed: the best value (without its noise) after each number of trials, as
-the median over seeds; the mean difference at the end, with the interval in which 95 % of resampled seeds lie; and how
-many trials dibs needs for what Optuna has at the end. A few searches run for real, as jobs: they say how busy the GPUs
-were. And what the rules of `--early-stop` save on recorded curves.
+Standard functions with noise, four pretend GPUs. Searches differ much from seed to seed, so quality is compared over
+many seeds in simulated time: the study of dibs as the daemon drives it, and Optuna with four workers. Printed: how many
+searches chose the same points in both; the best value (without its noise) after some numbers of trials, as the median
+over seeds; the mean difference at the end, with the interval in which 95 % of resampled seeds lie; and how many trials
+dibs needs for what Optuna has at the end. A few searches run for real, as jobs: they say how busy the GPUs were. And
+what the rules of `--early-stop` save on recorded curves.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -102,14 +103,15 @@ PROBLEMS = {
 AS_JOBS = ("branin", "hartmann", "ackley")
 
 
-def noisy(name: str, at: Point) -> tuple[float, float]:
-    """Return the value of a problem with its noise, and the seconds that it takes; both depend on the point alone."""
+def noisy(name: str, at: Point, trial: int, seed: int) -> tuple[float, float]:
+    """Return the value of a problem with its noise, and the seconds that it takes.
+
+    Both depend on the number of the trial and on the seed of its search, so that two searches that choose alike are
+    told alike: dibs writes points with fewer digits than Optuna has.
+    """
     problem = PROBLEMS[name]
-    chance = random.Random(json.dumps([name, sorted(at.items())]))
+    chance = random.Random(json.dumps([name, trial, seed]))
     return problem.value(at) + chance.gauss(0, problem.noise), 1 + chance.random()
-
-
-# -- dibs -------------------------------------------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
@@ -122,7 +124,7 @@ class Run(NamedTuple):
     ended: float
 
 
-def with_dibs(name: str, trials: int, seed: int, environ: Mapping[str, str]) -> list[Run]:
+def with_dibs(name: str, trials: int, seed: int, takes: float, environ: Mapping[str, str]) -> list[Run]:
     """Search with dibs; return the trials in the order in which they ended."""
 
     def dibs(*words: str) -> str:
@@ -131,7 +133,7 @@ def with_dibs(name: str, trials: int, seed: int, environ: Mapping[str, str]) -> 
 
     sweep = f"{name}-{seed}"
     spaces = [word for each in PROBLEMS[name].names for word in ("-p", f"{each}=uniform(0,1)")]
-    words = shlex.join([sys.executable, "-m", "benchmarks.searches", "--evaluate", name])
+    words = shlex.join([sys.executable, "-m", "benchmarks.searches", "--evaluate", name, "--takes", str(takes)])
     options = ["--search", "tpe", "--trials", str(trials), "--minimize", "loss", "--seed", str(seed), "-n", sweep]
     dibs("sweep", "-q", f"{words} {{args:json}}", *spaces, *options, "--metric", "loss=loss=(.*)", "-g", "1")
     dibs("wait", f"sweep:{sweep}")
@@ -156,6 +158,13 @@ def busy(runs: Sequence[Run]) -> float:
     return used / (GPUS * (last - first))
 
 
+def gaps(runs: Sequence[Run]) -> list[float]:
+    """Return the seconds from the end of each trial to the start of the one that it made room for."""
+    began = sorted(run.began for run in runs)[GPUS:]
+    ended = sorted(run.ended for run in runs)
+    return [later - earlier for earlier, later in zip(ended, began, strict=False)]
+
+
 # -- Optuna alone -----------------------------------------------------------------------------------------------------
 
 
@@ -173,7 +182,7 @@ def with_optuna(name: str, trials: int, seed: int) -> list[Run]:
             now = _end_first(study, running, found)
         trial = study.ask()
         at = {each: trial.suggest_float(each, 0.0, 1.0) for each in PROBLEMS[name].names}
-        value, takes_s = noisy(name, at)
+        value, takes_s = noisy(name, at, number, seed)
         heapq.heappush(running, (now + takes_s, number, Run(number, at, value, now, now + takes_s)))
     while running:
         _end_first(study, running, found)
@@ -188,34 +197,30 @@ def _end_first(study: Any, running: list[tuple[float, int, Run]], found: list[Ru
 
 
 def with_study(name: str, trials: int, seed: int) -> list[Run]:
-    """Search with the study of dibs in simulated time, as the daemon drives it: some trials wait, chosen in advance."""
-    from dibs.sweeps import parameters, spaces
+    """Search with the study of dibs in simulated time, as the daemon drives it on GPUs that nobody else uses."""
+    from dibs.sweeps import parameters, records, spaces
     from dibs.sweeps.search import codec
     from dibs.sweeps.search import trials as rules
     from dibs.sweeps.search.study import Study
 
     space = spaces.build([parameters.parse([f"{each}=uniform(0,1)"]) for each in PROBLEMS[name].names])
     about = {"space": codec.encode(space), "sampler": "tpe", "seed": seed, "goal": "minimize", "storage": None}
-    study, ahead = Study(about), rules.ahead(GPUS, None)
-    known: dict[str, dict[str, Any]] = {}
-    waiting: list[Any] = []
-    running: list[tuple[float, int, Run, str]] = []
+    study, search = Study(about), records.Search("tpe", trials, seed, "")
+    known: list[records.Run] = []
+    running: list[tuple[float, int, Run]] = []
     found: list[Run] = []
     now = 0.0
     while len(found) < trials:
-        while len(waiting) < ahead and len(known) < trials:
-            (point,) = study.ask(list(known.values()), 1).points
-            known[point.key] = {"point": point.key, "params": point.data(), "state": "waiting"}
-            waiting.append(point)
-        if waiting and len(running) < GPUS:
-            point = waiting.pop(0)
-            value, takes_s = noisy(name, point.data())
-            number = len(known)
-            begun = Run(number, point.data(), value, now, now + takes_s)
-            heapq.heappush(running, (begun.ended, number + len(running), begun, point.key))
+        wanted = rules.need(search, known, "loss", GPUS).trials
+        for point in study.ask([rules.told(run, "loss") for run in known], wanted).points if wanted else ():
+            number, at = len(known), point.data()
+            value, takes_s = noisy(name, at, number, seed)
+            known.append(records.Run(None, 1, number, at, "running", None, None, {}, None, None))
+            heapq.heappush(running, (now + takes_s, number, Run(number, at, value, now, now + takes_s)))
+        if wanted:
             continue
-        now, _, ended, key = heapq.heappop(running)
-        known[key] = known[key] | {"state": "done", "value": ended.value}
+        now, number, ended = heapq.heappop(running)
+        known[number] = replace(known[number], word="done", numbers={"loss": ended.value})
         found.append(ended)
     study.close()
     return found
@@ -252,9 +257,20 @@ def compare(name: str, trials: int, numbers: range) -> None:
     print(f"{name}, {len(numbers)} seeds: best after N trials, dibs / Optuna with {GPUS} workers: {ends}")
     middle = f"{spread[len(spread) // 4]:.3g} to {spread[-1 - len(spread) // 4]:.3g}"
     reached = f"after {needed} of {trials} trials" if needed else f"not within {trials} trials"
+    equal = sum(_are_alike(*pair) for pair in zip(ours, theirs, strict=True))
+    print(f"  the same {trials} points in {equal} of {len(numbers)} searches")
     print(f"  dibs minus Optuna at the end: {mean:+.3g}, with 95 % of resampled seeds from {low:+.3g} to {high:+.3g}")
     print(
         f"  what Optuna has at the end ({optuna[-1]:.3g}; half of its seeds: {middle}), dibs has {reached}", flush=True
+    )
+
+
+def _are_alike(ours: Sequence[Run], theirs: Sequence[Run]) -> bool:
+    """Tell whether two searches tried the same points, up to the digits that dibs writes."""
+    return all(
+        math.isclose(one.at[name], other.at[name], abs_tol=1e-5)
+        for one, other in zip(ours, theirs, strict=True)
+        for name in one.at
     )
 
 
@@ -266,13 +282,18 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
     return statistics.fmean(pairs), means[RESAMPLES // 40], means[-1 - RESAMPLES // 40]
 
 
-def run(name: str, trials: int, runs: int, environ: Mapping[str, str]) -> None:
-    """Print how busy the GPUs are while searches run as jobs."""
-    found = [with_dibs(name, trials, seed, environ) for seed in range(runs)]
+def run(name: str, trials: int, runs: int, takes: float, environ: Mapping[str, str]) -> None:
+    """Print how busy the GPUs are while searches run as jobs, and how long one is free between two trials."""
+    found = [with_dibs(name, trials, seed, takes, environ) for seed in range(runs)]
     used = [busy(each) for each in found]
     best = statistics.median(best_so_far(name, each)[-1] for each in found)
     shares = ", ".join(f"{share:.1%}" for share in used)
-    print(f"{name}, {runs} searches of {trials} jobs: GPUs busy {shares}; median of the best {best:.3g}", flush=True)
+    free_ms = statistics.median(gap for each in found for gap in gaps(each)) * 1000
+    print(
+        f"{name}, {runs} searches of {trials} jobs of {takes:g} to {2 * takes:g} s: GPUs busy {shares}, free for "
+        f"{free_ms:.0f} ms between two; median of the best {best:.3g}",
+        flush=True,
+    )
 
 
 def _marks(trials: int) -> list[int]:
@@ -322,14 +343,15 @@ def main() -> None:
     reader.add_argument("--trials", type=int, default=60)
     reader.add_argument("--seeds", type=int, default=40)
     reader.add_argument("--first-seed", type=int, default=0)
-    reader.add_argument("--runs", type=int, default=3)
+    reader.add_argument("--runs", type=int, default=1)
+    reader.add_argument("--takes", type=float, default=5.0, metavar="S", help="seconds of the shortest trial")
     reader.add_argument("--evaluate", metavar="PROBLEM")
     reader.add_argument("at", nargs="?")
     asked = reader.parse_args()
     if asked.evaluate:
-        value, takes_s = noisy(asked.evaluate, json.loads(asked.at))
+        value, takes_s = noisy(asked.evaluate, json.loads(asked.at), int(os.environ["DIBS_INDEX"]), 0)
         # Loading Python is part of the cost.
-        subprocess.run(["sleep", f"{takes_s:.3f}"], check=True)
+        subprocess.run(["sleep", f"{asked.takes * takes_s:.3f}"], check=True)
         print(f"loss={value!r}")
         return
     root = Path(__file__).parents[1]
@@ -343,7 +365,7 @@ def main() -> None:
         environ = os.environ | own | {"PYTHONPATH": str(root)}
         try:
             for name in AS_JOBS if asked.runs else ():
-                run(name, asked.trials, asked.runs, environ)
+                run(name, asked.trials, asked.runs, asked.takes, environ)
             run_study(Path(folder), environ)
         finally:
             subprocess.run([sys.executable, "-m", "dibs", "daemon", "stop"], env=environ, check=False)

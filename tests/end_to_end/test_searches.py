@@ -79,6 +79,47 @@ def test_a_search_runs_all_its_trials_and_more_when_it_is_run_again(bench: Bench
     assert search(bench, trials=11).stdout == "11 trials: 0 new, 0 retried, 11 done, 0 to follow\n"
 
 
+#: Says that it runs, and ends when it is told to.
+OBEDIENT = """
+import os, sys, time
+index = os.environ["DIBS_INDEX"]
+open(f"{sys.argv[2]}/{index}-runs", "w").close()
+while not os.path.exists(f"{sys.argv[2]}/{index}-ends"):
+    time.sleep(0.01)
+print("loss", (float(sys.argv[1]) - 1) ** 2)
+"""
+
+
+def test_a_search_on_four_gpus_chooses_what_optuna_with_four_workers_would(bench: Bench) -> None:
+    """Every point knows all results of its moment: the daemon chooses it when a GPU is free, not before."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    alone = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=5, multivariate=True, constant_liar=True))
+    order, trials = random.Random(1), 20
+    (bench.folder / "f.py").write_text(OBEDIENT)
+    words = ["--search", "tpe", "--trials", str(trials), "--seed", "5", "--minimize", "loss", "-n", "s", "-g", "1"]
+    command = f"{sys.executable} f.py {{x}} {bench.folder}"
+    done = bench.cli("sweep", command, "-p", "x=uniform(-5,5)", *words, "--metric", "loss=loss (.*)")
+    assert done.returncode == 0, done.stderr
+
+    running: dict[int, optuna.Trial] = {}
+    expected: list[float] = []
+    for number in range(trials):
+        if len(running) == 4:
+            ended = order.choice(sorted(running))
+            (bench.folder / f"{ended}-ends").touch()
+            alone.tell(running.pop(ended), (round(expected[ended], 5) - 1) ** 2)
+        wait_for((bench.folder / f"{number}-runs").exists)
+        running[number] = alone.ask()
+        expected.append(running[number].suggest_float("x", -5, 5))
+    for number in running:
+        (bench.folder / f"{number}-ends").touch()
+    assert bench.cli("wait", "sweep:s").returncode == 0
+    found = [run["params"]["x"] for run in sorted(results(bench), key=lambda run: run["index"])]
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
 def test_no_trial_is_lost_or_doubled_when_daemon_and_study_are_killed(bench: Bench) -> None:
     trials, chance = 14, random.Random(5)
     assert search(bench, trials=trials, sleep_s=0.05).returncode == 0
@@ -108,8 +149,8 @@ def test_no_trial_is_lost_or_doubled_when_daemon_and_study_are_killed(bench: Ben
 def test_a_study_is_made_anew_if_its_storage_is_lost(bench: Bench) -> None:
     search(bench, trials=4)
     assert bench.cli("wait", "sweep:s").returncode == 0
-    (storage,) = (bench.home / "searches").iterdir()
-    storage.unlink()
+    for path in (bench.home / "searches").iterdir():
+        path.unlink()
     assert search(bench, trials=6).returncode == 0
     assert bench.cli("wait", "sweep:s").returncode == 0
     assert len({run["params"]["x"] for run in results(bench)}) == 6

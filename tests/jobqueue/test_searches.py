@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,3 +219,13 @@ def test_jobs_that_wait_for_a_stopped_run_start(search: SearchDesk) -> None:
 def test_slots_are_what_the_machine_could_run_at_once(request_: Request, expected: int) -> None:
     inventory: Inventory = build.inventory(4)
     assert searches.slots(request_, inventory, Policy(6)) == expected
+
+
+def test_slots_count_what_the_settings_leave_and_what_each_device_can_share() -> None:
+    inventory: Inventory = build.inventory(4)
+    assert searches.slots(Request(gpus=1), inventory, Policy(6, max_gpus=3)) == 3
+    assert searches.slots(Request(gpus=1), inventory, Policy(6, keep_free=1)) == 3
+    assert searches.slots(Request(gpus=1), inventory, Policy(6, keep_free=9)) == 1
+    small, large = (replace(inventory.devices[at], memory_total=size << 30) for at, size in ((0, 24), (1, 80)))
+    mixed = replace(inventory, devices=(small, large))
+    assert searches.slots(Request(gpus=1, vram=20 << 30), mixed, Policy(6, most_sharers=8)) == 1 + 4

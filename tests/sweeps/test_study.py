@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,15 +90,43 @@ def test_half_a_line_at_the_end_is_cut_off(own: Study, storage: Path) -> None:
     assert _trials(storage) == ["RUNNING", "RUNNING"]
 
 
-def test_the_first_points_of_tpe_are_spread_over_the_space() -> None:
-    own = Study(about("x=uniform(0,1)", "n=range(10)", "opt=a,b"))
-    try:
-        found = data(own.ask([], 10).points)
-    finally:
-        own.close()
-    assert {int(each["x"] * 5) for each in found} == set(range(5))
-    assert len({each["n"] for each in found}) >= 6
-    assert {each["opt"] for each in found} == {"a", "b"}
+def test_a_search_with_four_at_a_time_chooses_what_optuna_alone_would(own: Study, storage: Path) -> None:
+    """The same sampler, the same seed, the same order of results: the same points, also after a kill."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    alone = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=7, multivariate=True, constant_liar=True))
+    order = random.Random(3)
+    known: dict[str, dict[str, Any]] = {}
+    running: list[tuple[optuna.Trial, Point]] = []
+    for number in range(40):
+        if len(running) == 4:
+            trial, point = running.pop(order.randrange(4))
+            value = float(str(point.data()["x"])) ** 2 + (point.data()["opt"] == "a")
+            alone.tell(trial, value)
+            known[point.key] = run(point, "done", value=value)
+        if number in (5, 25):
+            kill(own)
+        (point,) = own.ask(list(known.values()), 1).points
+        trial = alone.ask()
+        # In the order of the study: axes first.
+        expected = {"opt": trial.suggest_categorical("opt", ["a", "b"]), "x": trial.suggest_float("x", -1, 1)}
+        assert point.data() == pytest.approx(expected, abs=1e-5), number
+        known[point.key] = run(point)
+        running.append((trial, point))
+    assert _trials(storage).count("COMPLETE") == 36
+
+
+def test_a_sampler_that_was_not_kept_begins_anew(own: Study, storage: Path) -> None:
+    (first,) = own.ask([], 1).points
+    kept = storage.with_name(storage.name + ".sampler")
+    own.close()
+    kept.write_bytes(b"not a sampler")
+    (second,) = own.ask([run(first)], 1).points
+    own.close()
+    kept.unlink()
+    (third,) = own.ask([run(first), run(second)], 1).points
+    assert len({first.key, second.key, third.key}) == 3
 
 
 def test_a_storage_of_another_sweep_or_space_is_not_used(own: Study, storage: Path) -> None:

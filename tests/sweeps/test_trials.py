@@ -18,25 +18,46 @@ def run(number: int, word: str = "done", cause: str | None = None, **numbers: fl
     return Run(JobId(number), 1, number, {"x": number}, word, cause, numbers, {}, 1, 2)
 
 
-def need(*words: str, search: Search = SEARCH, waiting: int = 2) -> Need:
+def need(*words: str, search: Search = SEARCH, slots: int | None = 4) -> Need:
     runs = [run(number, word, loss=1.0) for number, word in enumerate(words)]
-    return trials.need(search, runs, "loss", waiting)
+    return trials.need(search, runs, "loss", slots)
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), 2),
-        (("running",) * 4, 2),
-        (("running", "queued"), 1),
-        (("queued", "queued"), 0),
+        ((), 1),
+        (("running",) * 3, 1),
+        (("running",) * 4, 0),
+        (("starting", "running", "stopping", "running"), 0),
+        (("running", "running", "running", "paused"), 1),
+        (("running", "queued"), 0),
+        (("done", "running", "running", "running"), 1),
         (("done",) * 9, 1),
         (("done",) * 10, 0),
-        (("failed", "cancelled", "lost"), 2),
+        (("failed", "cancelled", "lost"), 1),
     ],
 )  # fmt: skip
-def test_as_many_trials_wait_as_asked_but_not_more_than_the_search_has(words: tuple[str, ...], expected: int) -> None:
+def test_a_trial_is_chosen_when_it_can_start_and_no_more_than_the_search_has(
+    words: tuple[str, ...], expected: int
+) -> None:
     assert need(*words) == Need(expected)
+
+
+@pytest.mark.parametrize(("slots", "expected"), [(1, 1), (4, 1), (5, 2), (8, 2), (None, 1)])
+def test_one_in_four_of_what_can_run_at_once_waits_at_most(slots: int | None, expected: int) -> None:
+    assert need(slots=slots) == Need(expected)
+
+
+def test_on_a_cluster_one_trial_waits_whatever_runs() -> None:
+    assert need(*["running"] * 8, slots=None) == Need(1)
+    assert need(*["running"] * 8, "queued", slots=None) == Need()
+
+
+def test_the_next_trial_is_not_chosen_before_the_numbers_of_the_last_one_are_read() -> None:
+    ended, running = run(0, loss=1.0), [run(number, "running") for number in (1, 2, 3)]
+    assert trials.need(SEARCH, [replace(ended, numbers=None), *running], "loss", 4) == Need()
+    assert trials.need(SEARCH, [ended, *running], "loss", 4) == Need(1)
 
 
 def test_nothing_is_added_while_runs_are_held_or_after_the_end() -> None:
@@ -50,13 +71,6 @@ def test_a_search_whose_runs_do_not_report_the_metric_ends() -> None:
     assert trials.need(SEARCH, [*silent, run(4, "running", loss=1.0)], "loss", 2).ended == ""
     unread = [replace(one, numbers=None) for one in silent]
     assert trials.need(SEARCH, unread, "loss", 2).ended == ""
-
-
-@pytest.mark.parametrize(
-    ("slots", "at_once", "expected"), [(1, None, 1), (4, None, 1), (8, 2, 1), (8, 100, 2), (5, None, 2)]
-)
-def test_one_in_four_of_what_can_run_at_once_waits(slots: int, at_once: int | None, expected: int) -> None:
-    assert trials.ahead(slots, at_once) == expected
 
 
 def test_a_study_hears_how_runs_ended() -> None:

@@ -23,6 +23,7 @@ from dibs.jobqueue.sweeps import Added, Fate
 from dibs.jobqueue.turns import Turn
 from dibs.jobqueue.validation import Submission
 from dibs.model.fields import JobSpec
+from dibs.model.jobs import LOCAL
 from dibs.sweeps.ranking import MINIMIZE
 from dibs.sweeps.records import Sweep
 from dibs.sweeps.search import early_stop, trials
@@ -142,7 +143,7 @@ class SearchDriver(StoreThread):
         if not runs and submission is None:
             # It was just created, and the request with its options follows.
             return 0
-        need = trials.need(search, runs, metric, self._ahead(sweep, submission))
+        need = trials.need(search, runs, metric, self._slots(sweep, submission))
         if need.ended:
             self._do(lambda turn: searches.end(turn, sweep.id, need.ended))
         if not need.trials:
@@ -154,12 +155,14 @@ class SearchDriver(StoreThread):
             self._do(lambda turn: searches.end(turn, sweep.id, "every point of the space has a run"))
         return added
 
-    def _ahead(self, sweep: Sweep, submission: Submission | None) -> int:
+    def _slots(self, sweep: Sweep, submission: Submission | None) -> int | None:
+        """Return how many trials can run at once; None: a cluster may take them, and it alone knows."""
         spec = self._spec(sweep, submission)
-        if spec is None:
-            return 1
+        at_once = self._reader.batch_limit(sweep.batch)
+        if spec is None or spec.request.engine != LOCAL or spec.overflow is not None:
+            return at_once
         slots = searches.slots(spec.request, self._queue.devices.inventory(), self._queue.policy)
-        return trials.ahead(slots, self._reader.batch_limit(sweep.batch))
+        return min(slots, at_once or slots)
 
     def _spec(self, sweep: Sweep, submission: Submission | None) -> JobSpec | None:
         if submission is not None:

@@ -15,7 +15,7 @@ from dibs.jobqueue.sweeps import Added, Fate
 from dibs.jobqueue.turns import Order, Turn
 from dibs.jobqueue.validation import Submission
 from dibs.model import lifecycle
-from dibs.model.devices import Inventory
+from dibs.model.devices import Device, Inventory
 from dibs.model.jobs import Cause, JobId, Member, Outcome, Request, State
 from dibs.scheduling.views import Policy
 from dibs.store.query_results import RunsSince
@@ -33,12 +33,16 @@ def slots(request: Request, inventory: Inventory, policy: Policy) -> int:
     """Return how many runs with this request the machine could run at once, if nobody else used it."""
     if not request.gpus:
         return max(1, policy.cpu_slots // max(1, request.cpus))
-    devices = len(request.gpu_ids) or len(inventory.devices)
-    shares = 1
-    if request.vram:
-        memory = min((device.memory_total or 0 for device in inventory.devices), default=0)
-        shares = min(max(1, memory // request.vram), policy.most_sharers)
-    return max(1, devices * shares // request.gpus)
+    devices = [device for device in inventory.devices if not request.gpu_ids or device.id in request.gpu_ids]
+    shares = sorted((_sharers(device, request, policy) for device in devices), reverse=True)
+    most = min(len(inventory.devices) - policy.keep_free, len(shares) if policy.max_gpus is None else policy.max_gpus)
+    return max(1, sum(shares[: max(0, most)]) // request.gpus)
+
+
+def _sharers(device: Device, request: Request, policy: Policy) -> int:
+    if not request.vram:
+        return 1
+    return min(max(1, (device.memory_total or 0) // request.vram), policy.most_sharers)
 
 
 def runs(reader: Reader, sweep_id: int) -> list[Run]:

@@ -191,18 +191,6 @@ def label(dimension: Dimension) -> str:
     return ",".join(dimension.names)
 
 
-def at_share(dimension: Dimension, share: float) -> float | str:
-    """Return the suggestion at a part of a dimension, from 0 to below 1."""
-    match dimension:
-        case Choice():
-            return dimension.labels[int(share * len(dimension.labels))]
-        case Index():
-            return int(share * dimension.count)
-    if dimension.is_log:
-        return math.exp((1 - share) * math.log(dimension.low) + share * math.log(dimension.high))
-    return (1 - share) * dimension.low + share * dimension.high
-
-
 def _dimensions(block: Block) -> Iterator[Dimension]:
     for axis in block.axes:
         column = axis.columns[0]

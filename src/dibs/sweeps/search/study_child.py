@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
-import random
+import pickle
 import signal
 import sys
 import warnings
@@ -33,12 +33,8 @@ from dibs.system import processes
 
 #: User attributes: of a trial the point that it stands for, of a study what it was made for.
 POINT, MADE_FOR = "point", "dibs"
-#: The first suggestions of TPE, which it would draw by chance, are spread over the space instead.
-SPREAD = 10
-ROOT_STEPS = 50
-#: Points that TPE compares for a suggestion; Optuna's default is 24. It makes up for the result that a trial which
-#: waits in the queue does not know (`scripts/measure-search`).
-CANDIDATES = 128
+#: Multiplied with the number of trials and added to the seed, if a sampler must begin anew in the middle of a search.
+FURTHER_SEED = 1_000_003
 #: Suggestions in a row that are points with a run already, or excluded ones, before another way is tried.
 MOST_REPEATS = 20
 #: Excluded points in a row before the search gives up.
@@ -53,8 +49,11 @@ class Keeper:
     def __init__(self, about: dict[str, Any]) -> None:
         self._space = codec.decode(about["space"])
         self._dimensions = Dimensions(self._space)
-        self._sampler, self._seed = str(about["sampler"]), int(about["seed"])
+        self._sampler_name, self._seed = str(about["sampler"]), int(about["seed"])
         self._study = _open(about)
+        self._sampler_file = _SamplerFile(about)
+        #: None: it begins anew when all runs are known.
+        self._sampler = self._sampler_file.read(self._number)
         #: The points that have a run.
         self._runs: set[str] = set()
         self._trials: dict[str, FrozenTrial] = {}
@@ -63,6 +62,10 @@ class Keeper:
                 # We were killed before it had a point.
                 self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
             self._remember(trial)
+
+    @property
+    def _number(self) -> int:
+        return len(self._study.get_trials(deepcopy=False))
 
     def _remember(self, trial: FrozenTrial) -> None:
         # A point may have a failed trial and, after a retry, another one.
@@ -107,12 +110,17 @@ class Keeper:
         waiting = [key for key, trial in self._trials.items() if self._is_waiting(key, trial)]
         found = [point for key in waiting[:wanted] if (point := self._again(self._trials[key])) is not None]
         taken = {*self._runs, *(point.key for point in found)}
+        if self._sampler is None:
+            seed = (self._seed + FURTHER_SEED * self._number) % 2**32
+            self._sampler = _new_sampler(self._sampler_name, seed)
+        self._study.sampler = self._sampler
         while len(found) < wanted:
             point = self._next(taken)
             if point is None:
                 break
             taken.add(point.key)
             found.append(point)
+        self._sampler_file.write(self._number, self._sampler)
         return found
 
     def _is_waiting(self, key: str, trial: FrozenTrial) -> bool:
@@ -125,7 +133,7 @@ class Keeper:
         """Suggest a point without a run; None: there is none left."""
         excluded = 0
         for attempt in range(MOST_REPEATS + MOST_EXCLUDED):
-            trial = self._ask()
+            trial = self._study.ask()
             point = self._dimensions.point(lambda one, trial=trial: _suggest(trial, one))  # type: ignore[misc]
             if point is not None and point.key not in taken:
                 trial.set_user_attr(POINT, point.key)
@@ -136,30 +144,6 @@ class Keeper:
             if attempt - excluded >= MOST_REPEATS or excluded >= MOST_EXCLUDED:
                 break
         return self._any(taken)
-
-    def _ask(self) -> Trial:
-        # The seed and the number of trials decide, so that a search can be repeated, also after a restart.
-        number = len(self._study.get_trials(deepcopy=False))
-        if number < SPREAD and self._sampler == "tpe":
-            self._study.enqueue_trial(self._spread(number))
-        self._study.sampler = _new_sampler(self._sampler, (self._seed * 1_000_003 + number) % 2**31)
-        return self._study.ask()
-
-    def _spread(self, number: int) -> dict[str, float | str]:
-        """Return one of the first points: a sequence that fills the space more evenly than chance does.
-
-        It adds powers of a root of x^(d+1) = x + 1, the golden ratio for one dimension, from a start that the seed
-        draws.
-        """
-        root = 2.0
-        for _ in range(ROOT_STEPS):
-            root = (1 + root) ** (1 / (len(self._dimensions.all) + 1))
-        chance = random.Random(self._seed)
-        found = {}
-        for place, one in enumerate(self._dimensions.all, 1):
-            share = (chance.random() + (number + 1) / root**place) % 1
-            found[dimensions.label(one)] = dimensions.at_share(one, share)
-        return found
 
     def _any(self, taken: set[str]) -> Point | None:
         """Return some point of the space that has no run; None if a finite space has no more."""
@@ -180,9 +164,39 @@ class Keeper:
 def _new_sampler(name: str, seed: int) -> BaseSampler:
     if name == "cmaes":
         return CmaEsSampler(seed=seed, warn_independent_sampling=False)
-    # With the liar, trials that run count as bad, so that those beside them look elsewhere. Parameters are chosen
-    # together, as Optuna does by default from version 5 on: one by one, the best pairs are not seen.
-    return TPESampler(seed=seed, constant_liar=True, multivariate=True, n_ei_candidates=CANDIDATES)
+    # The defaults of Optuna 5, also with an older one: trials that run count as bad, so that those beside them look
+    # elsewhere, and parameters are chosen together, because one by one the best pairs are not seen.
+    return TPESampler(seed=seed, constant_liar=True, multivariate=True)
+
+
+class _SamplerFile:
+    """The sampler beside its storage, as it was after a number of trials.
+
+    With it, a search that was interrupted chooses what it would have chosen otherwise. If it is missing or broken, the
+    search chooses other points, which are as good.
+    """
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self._path = None if about["storage"] is None else about["storage"] + ".sampler"
+        self._made_for = [about["sampler"], about["seed"], _made_for(about)]
+
+    def read(self, number: int) -> BaseSampler | None:
+        if self._path is None:
+            return None
+        try:
+            with open(self._path, "rb") as file:
+                made_for, after, sampler = pickle.load(file)
+        # Another version of Optuna may have written it.
+        except Exception:  # noqa: BLE001
+            return None
+        return sampler if (made_for, after) == (self._made_for, number) and isinstance(sampler, BaseSampler) else None
+
+    def write(self, number: int, sampler: BaseSampler) -> None:
+        if self._path is None:
+            return
+        with open(self._path + ".new", "wb") as file:
+            pickle.dump((self._made_for, number, sampler), file)
+        os.replace(self._path + ".new", self._path)
 
 
 def _distribution(one: Dimension) -> BaseDistribution:
@@ -211,7 +225,7 @@ def _open(about: dict[str, Any]) -> Study:
     direction = StudyDirection[about["goal"].upper()]
     if about["storage"] is None:
         return optuna.create_study(direction=direction)
-    made_for = hashlib.sha256(json.dumps([about[key] for key in ("made_for", "space", "goal")]).encode()).hexdigest()
+    made_for = _made_for(about)
     try:
         study = _load(about["storage"], about["name"], direction)
         if study.user_attrs.get(MADE_FOR, made_for) == made_for:
@@ -225,6 +239,12 @@ def _open(about: dict[str, Any]) -> Study:
     study = _load(about["storage"], about["name"], direction)
     study.set_user_attr(MADE_FOR, made_for)
     return study
+
+
+def _made_for(about: dict[str, Any]) -> str:
+    """Return what stands for the sweep, the space and the goal of a search."""
+    about = {"made_for": None} | about
+    return hashlib.sha256(json.dumps([about[key] for key in ("made_for", "space", "goal")]).encode()).hexdigest()
 
 
 def _load(path: str, name: str, direction: StudyDirection) -> Study:

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dibs.logs import reports
-from dibs.model.jobs import WAITING, Cause, Outcome, State
+from dibs.model.jobs import Cause, Outcome, State
 from dibs.sweeps import values
 from dibs.sweeps.records import Run, Search
 
 SAMPLERS = ("tpe", "cmaes", "random")
-#: For this many trials that can run at a time, one more waits in the queue, so that no GPU is idle between two
-#: trials. More would be chosen without the results of those that run.
-AHEAD_PART = 4
+#: One trial in this many waits in the queue, at least one, while GPUs are taken by others: it keeps the place of the
+#: search in the line. More would be chosen long before they start.
+WAITING_PART = 4
 #: Runs that may end without a value of the metric before the search gives up.
 MOST_SILENT = 3
+ENDED = frozenset(outcome.value for outcome in Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,12 @@ class Need:
     ended: str = ""
 
 
-def ahead(slots: int, at_once: int | None) -> int:
-    """Return how many trials should wait in the queue, for this many that can run at once."""
-    return max(1, math.ceil(min(slots, at_once or slots) / AHEAD_PART))
+def need(search: Search, runs: Sequence[Run], metric: str, slots: int | None) -> Need:
+    """Decide what a search needs, if `slots` trials can run at once; None: nobody knows how many.
 
-
-def need(search: Search, runs: Sequence[Run], metric: str, waiting: int) -> Need:
-    """Decide what a search needs; `waiting` trials should be in the queue."""
+    A point is chosen as late as possible: when a trial can start, and the results of those that ended are known. So a
+    search chooses as a program would that starts the next trial when one returns.
+    """
     if search.ended or len(runs) >= search.trials:
         return Need()
     words = Counter(run.word for run in runs)
@@ -51,8 +51,18 @@ def need(search: Search, runs: Sequence[Run], metric: str, waiting: int) -> Need
         return Need(
             ended=f"{len(done)} runs are done and none reported {metric}" + (f", only {names}" if names else "")
         )
-    queued = sum(words[state.value] for state in WAITING)
-    return Need(max(0, min(waiting - queued, search.trials - len(runs))))
+    waiting = words[State.QUEUED.value]
+    wanted = math.ceil((slots or 1) / WAITING_PART) - waiting
+    if slots is not None:
+        wanted = min(wanted, slots - waiting - sum(_occupies(run) for run in runs))
+    return Need(max(0, min(wanted, search.trials - len(runs))))
+
+
+def _occupies(run: Run) -> bool:
+    """Tell whether a trial runs, or has ended and its numbers are still being read."""
+    # A paused trial may have given up its GPUs.
+    is_running = run.word in {State.STARTING.value, State.RUNNING.value, State.STOPPING.value}
+    return is_running or (run.word in ENDED and run.numbers is None)
 
 
 def told(run: Run, metric: str) -> dict[str, Any]:
@@ -61,7 +71,7 @@ def told(run: Run, metric: str) -> dict[str, Any]:
     value = numbers.get(metric)
     about: dict[str, Any] = {"point": values.identity(run.params), "params": run.params}
     is_stopped = run.word == Outcome.CANCELLED.value and run.cause == Cause.EARLY.value
-    if run.word not in {outcome.value for outcome in Outcome} or run.numbers is None:
+    if run.word not in ENDED or run.numbers is None:
         return about | {"state": "waiting"}
     if value is None or not (is_stopped or run.word == Outcome.DONE.value):
         return about | {"state": "failed"}
