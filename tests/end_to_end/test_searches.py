@@ -208,7 +208,7 @@ def test_runs_that_do_badly_are_stopped_early(bench: Bench, how: str) -> None:
     assert done.returncode == 0, done.stderr
     (bad,) = [run for run in results(bench) if run["params"]["level"] == 1.5]
     assert (bad["state"], bad["cause"], bad["numbers"]["step"]) == ("cancelled", "early", 6)
-    assert "stopped early: 1.583 at step 6 is worse than the median" in bench.job(bad["job"])["remark"]
+    assert "stopped early: 1.583 at step 6 is not among the best" in bench.job(bad["job"])["remark"]
     assert "stopped early" in bench.cli("results", "s").stdout
     # It counts as finished: nothing is left to do.
     again = bench.cli("sweep", command, "-p", "level", *levels, *words)

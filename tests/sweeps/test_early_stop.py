@@ -45,7 +45,7 @@ def test_the_goal_decides_which_end_is_better(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", early_stop.RULES)
 def test_a_run_without_a_number_is_stopped(rule: str) -> None:
-    gone = Curve(9, 9, [(step, math.nan) for step in range(1, 15)], is_running=True)
+    gone = Curve(9, 5, [(step, math.nan) for step in range(1, 15)], is_running=True)
     (stop,) = early_stop.decide(rule, [*COMPLETE, gone], "minimize")
     assert "no number" in stop.why
 
@@ -73,20 +73,20 @@ def test_a_slow_run_with_hope_continues(rule: str) -> None:
 
 def test_the_reason_names_the_numbers() -> None:
     (stop,) = early_stop.decide("median", [*COMPLETE, curve(7, 1.5, 20, is_running=True)], "minimize")
-    assert stop.why == "1.525 at step 20 is worse than the median of 5 runs, 0.29"
+    assert stop.why == "1.525 at step 20 is not among the best 36% of 5 runs, 0.2372 or better"
 
 
 # -- recorded curves ------------------------------------------------------------------------------------------------
 
 
-def test_on_held_out_curves_time_is_saved_and_hardly_anything_is_lost() -> None:
-    """Other problems, data and hyper-parameters, on which nothing was chosen. Some best runs win by a hair."""
-    for rule, problem, saved, _, worst in curve_replay.results(3, curve_replay.HELD_OUT):
+def test_on_held_out_curves_much_time_is_saved_and_the_best_run_is_never_stopped() -> None:
+    """Other problems, data and hyper-parameters, on which nothing was chosen."""
+    for rule, problem, saved, kept, _ in curve_replay.results(12, curve_replay.HELD_OUT):
         assert early_stop.median(saved) >= 0.4, (rule, problem)
-        assert worst <= 0.01, (rule, problem)
+        assert kept == len(saved), (rule, problem)
 
 
 def test_on_recorded_curves_much_time_is_saved_and_the_best_run_is_never_stopped() -> None:
-    for rule, problem, saved, kept, _ in curve_replay.results(orders=3):
-        assert min(saved) >= 0.4, (rule, problem)
+    for rule, problem, saved, kept, _ in curve_replay.results(orders=12):
+        assert early_stop.median(saved) >= 0.4, (rule, problem)
         assert kept == len(saved), (rule, problem)

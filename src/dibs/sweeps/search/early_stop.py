@@ -2,8 +2,9 @@
 
 A rule compares a run with others at the same step. A run that is behind is given up only if it also has no hope: runs
 that learn slowly often end best. Hope is the value that its curve reaches if its gain per doubling of the steps keeps
-shrinking as it does now (a power law, as learning curves follow). How long a run takes is not known in advance: the
-runs that ended by themselves tell, and until enough of them have, nothing is stopped.
+shrinking as it does now (a power law, as learning curves follow). First values say little and last ones nearly all, so
+nothing is stopped in the first quarter of a run, and more is asked of it the further it is. How long a run takes is not
+known in advance: the runs that ended by themselves tell, and until enough of them have, nothing is stopped.
 
 Pure.
 """
@@ -25,18 +26,21 @@ RULES = (MEDIAN, HYPERBAND)
 LEAST_COMPLETE = 4
 #: Runs with which one is compared, at least.
 LEAST_OTHERS = 4
-#: The part of a whole run before which nothing is stopped: first values say little.
-WARM_UP = 0.1
+#: The part of a whole run before which nothing is stopped. Before it, the run that ends best may be among the worst.
+WARM_UP = 0.25
+#: The best part of the others to which a run must belong, or hope to, at the end of the warm-up and from a later point
+#: on: meanwhile it shrinks evenly.
+FIRST_PART, LAST_PART, LAST_FROM = 0.5, 0.25, 0.7
 #: A value is the best of this many reports, because single ones jump.
 RECENT = 3
 #: The gain of the next doubling of steps is at least this part of the last one, and at most all of it.
-LEAST_PART = 0.5
+LEAST_GAIN = 0.7
 
 #: Hyperband: at each rung one run in this many continues in any case; the rungs are these parts of a whole run.
 REDUCTION = 3
-RUNGS = (1 / 9, 2 / 9, 4 / 9)
+RUNGS = (1 / 4, 3 / 8, 1 / 2, 3 / 4)
 #: Hyperband: the first rungs that runs get in turn. A later one gives slow runs more time.
-BRACKETS = (0, 0, 1)
+BRACKETS = (0, 0, 0, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -68,15 +72,31 @@ def decide(rule: str, curves: Sequence[Curve], goal: str) -> list[Stop]:
     if len(complete) < LEAST_COMPLETE:
         return []
     whole = median([one.last_step for one in complete])
-    bar = median([one.value_at(one.last_step) for one in complete])
+    ends = [one.value_at(one.last_step) for one in complete]
     judge = _find_median if rule == MEDIAN else _find_rung
     stops = []
     for one in known:
         if one.curve.is_running and one.last_step >= WARM_UP * whole:
             why = judge(one, known, whole)
-            if why and one.hope(whole) > bar:
+            if why and one.hope(whole) > _worst_of_part(ends, _part(one.last_step / whole)):
                 stops.append(Stop(one.curve.run, why))
     return stops
+
+
+def _part(share: float) -> float:
+    """Return the best part of the others to which a run must belong at a share of a whole run."""
+    late = min(1.0, max(0.0, (share - WARM_UP) / (LAST_FROM - WARM_UP)))
+    return FIRST_PART + late * (LAST_PART - FIRST_PART)
+
+
+def _worst_of_part(found: Sequence[float], part: float) -> float:
+    """Return the value that the best part of some reach, between two of them if need be."""
+    ordered = sorted(found)
+    place = part * (len(ordered) - 1)
+    low, between = int(place), place % 1
+    if not between or math.isinf(ordered[low + 1]):
+        return ordered[low + 1 if between else low]
+    return ordered[low] + between * (ordered[low + 1] - ordered[low])
 
 
 def median(found: Sequence[float]) -> float:
@@ -115,7 +135,7 @@ class _Course:
         if math.isinf(now) or gain <= 0 or step <= 0:
             return now
         before = quarter - half
-        part = min(1.0, max(LEAST_PART, gain / before)) if before > 0 else 1.0
+        part = min(1.0, max(LEAST_GAIN, gain / before)) if before > 0 else 1.0
         left = math.log2(whole / step)
         while left > 0 and not math.isinf(gain):
             gain *= part
@@ -132,15 +152,19 @@ Judge = Callable[[_Course, Sequence[_Course], float], str]
 
 
 def _find_median(one: _Course, known: Sequence[_Course], whole: float) -> str:
-    """Return why a run is behind the median of others at its last step; empty if it is not."""
+    """Return why a run is behind others at its last step; empty if it is not."""
     step = one.last_step
     others = [other.value_at(step) for other in known if other is not one and other.last_step >= step]
     if len(others) < LEAST_OTHERS:
         return ""
-    value, middle = one.value_at(step), median(others)
-    if value <= middle:
+    value, part = one.value_at(step), _part(step / whole)
+    worst_kept = _worst_of_part(others, part)
+    if value <= worst_kept and not math.isinf(value):
         return ""
-    return f"{one.shown(value)} at step {step:g} is worse than the median of {len(others)} runs, {one.shown(middle)}"
+    return (
+        f"{one.shown(value)} at step {step:g} is not among the best {part:.0%} of {len(others)} runs, "
+        f"{one.shown(worst_kept)} or better"
+    )
 
 
 def _find_rung(one: _Course, known: Sequence[_Course], whole: float) -> str:
