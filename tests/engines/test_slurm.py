@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 
 from bench import wait_for
+from dibs.runner import attempts
+from dibs.system import processes
 from lab import Lab
+from sites import living
 from slurm_cluster import SlurmCluster
 
 
@@ -49,6 +53,80 @@ def test_jobs_that_came_together_are_one_array(lab: Lab, slurm: SlurmCluster) ->
     assert len(arrays) == 1
     # What Slurm sets is its own affair.
     assert all(len(lab.log(job_id).split()) == 2 for job_id in ids)
+
+
+def many(lab: Lab, *commands: str) -> list[int]:
+    """Queue jobs together, each with all GPUs of a node: at most two of their tasks run at a time."""
+    return lab.add_many([{"command": command} for command in commands], engine="lab", gpus=4)
+
+
+def taken(lab: Lab) -> set[int]:
+    """Return the numbers of the starts in the only array that other tasks have claimed."""
+    return {int(path.name) for path in lab.folder.glob("shared-lab/arrays/*/taken/*")}
+
+
+def test_short_jobs_share_tasks_and_each_runs_once(slurm: SlurmCluster, tmp_path: Path) -> None:
+    own = Lab(tmp_path, {"lab": slurm.engine_settings() | {"reuse": "1h"}})
+    try:
+        ids = many(own, *(f"echo $DIBS_JOB_ID $CUDA_VISIBLE_DEVICES >>ran; exit {n % 3}" for n in range(20)))
+        jobs = {job["id"]: job for job in own.wait_all()}
+        assert [jobs[job_id]["exit_code"] for job_id in ids] == [n % 3 for n in range(20)]
+        assert sorted((own.folder / "ran").read_text().splitlines()) == sorted(f"{job_id} 0,1,2,3" for job_id in ids)
+        assert {jobs[job_id]["node"] for job_id in ids} <= {"n1", "n2"}
+        # While two of them had all GPUs, no other task could begin.
+        assert taken(own)
+    finally:
+        own.close()
+
+
+@pytest.mark.parametrize("end", ["exit", "cancel"])
+def test_a_job_in_the_task_of_another_one_is_like_any_other(slurm: SlurmCluster, tmp_path: Path, end: str) -> None:
+    """It outlives the daemon, has its own result, and is cancelled alone."""
+    own = Lab(tmp_path, {"lab": slurm.engine_settings() | {"reuse": "1h"}})
+    try:
+        wait = "until test -e end.$DIBS_JOB_ID; do sleep 0.1; done; exit 5"
+        ids = many(own, "true", wait, wait)
+        number = wait_for(lambda: taken(own)).pop()
+        guest, other = ids[number], ids[3 - number]
+        for job_id in (guest, other):
+            own.until(job_id, "started")
+        assert own.until(ids[0])["state"] == "done"
+        own.kill()
+        own.start()
+        if end == "cancel":
+            own.cancel(guest)
+            assert own.until(guest)["state"] == "cancelled"
+        else:
+            (own.folder / f"end.{guest}").touch()
+            assert own.until(guest)["exit_code"] == 5
+        (own.folder / f"end.{other}").touch()
+        assert own.until(other)["exit_code"] == 5
+    finally:
+        own.close()
+
+
+def test_a_killed_step_leaves_nothing_and_the_job_is_retried(lab: Lab) -> None:
+    """Slurm's own process above the runner: it may take Slurm minutes to notice that."""
+    script = """
+    test $DIBS_ATTEMPT = 2 && exit 3
+    trap '' TERM; (setsid setsid sleep 600 &)
+    while :; do sleep 0.1; done
+    """
+    job_id = lab.send(script, retries=1, retry_on=["lost"])
+    mark = f"DIBS_JOB_DIR={Path(lab.until(job_id, 'started')['log']).parents[1]}"
+    wait_for(lambda: len(living(mark)) >= 3)
+    (started,) = lab.folder.glob(f"shared-lab/queue-*/jobs/{job_id}/1/started.1")
+    shim = attempts.read_started(str(started.parent), 1)
+    assert isinstance(shim, attempts.Shim)
+    step = next(
+        proc for pid in processes.lineage(shim.pid) if (proc := processes.look(pid)) and proc.comm == "slurmstepd"
+    )
+    first = living(mark)
+    os.kill(step.pid, signal.SIGKILL)
+    wait_for(lambda: set(first) & set(living(mark)), lambda left: not left)
+    assert lab.until(job_id)["exit_code"] == 3
+    assert [attempt["outcome"] for attempt in lab.job(job_id)["attempts"]] == ["lost", "failed"]
+    wait_for(lambda: living(mark), lambda left: not left)
 
 
 @pytest.mark.parametrize(

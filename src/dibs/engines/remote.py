@@ -37,7 +37,7 @@ log = logging.getLogger("dibs.engines.remote")
 #: Seconds for which work is collected before a submission.
 COLLECT_S = 0.02
 #: Starts that are written and submitted in one go: at first few, so that the nodes have work soon.
-FIRST_AT_ONCE, MOST_AT_ONCE = 32, 250
+FIRST_AT_ONCE, MOST_AT_ONCE = 32, 1000
 #: Seconds between two polls after many without news; the engine itself says how soon the first ones are.
 LATEST_POLL_S = 5.0
 SLOWER = 1.3
@@ -376,7 +376,7 @@ class Remote:
             self.engine.forget(over)
 
     def _judge(self, own: Tracked, now: float) -> Judged | None:
-        if not own.may_have_news:
+        if not own.may_have_news(now):
             return None
         try:
             return own.judge(now, self.engine.caps.grace_s)

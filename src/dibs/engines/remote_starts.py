@@ -26,6 +26,9 @@ from dibs.system.settings import Settings
 
 #: Bytes of an engine's own output that are shown with a job whose runner never came up.
 OUTPUT_TAIL = 400
+#: Seconds after which the files of a start are read again although its engine says that it runs. An engine may not
+#: notice for minutes that a part of it was killed; the runner does at once.
+LOOK_AGAIN_S = 5.0
 #: Seconds by which the claim of another job must be older than the submission of ours.
 OLDER_S = 60.0
 #: Beside the job's own time limit, what ending it may take; seconds.
@@ -113,6 +116,8 @@ class Tracked:
     #: Whether its command was reported to run, and the node that was reported.
     is_told: bool = False
     told_node: str = field(default="")
+    #: When its files were read last, by the monotonic clock.
+    read_at: float = 0.0
 
     def observe(self, seen: Seen, now: float) -> None:
         """Note what the engine says."""
@@ -122,16 +127,17 @@ class Tracked:
             self.absent_since = now
         self.seen = seen
 
-    @property
-    def may_have_news(self) -> bool:
-        """Tell whether its files must be read: not while it waits, nor while it is known to run."""
+    def may_have_news(self, now: float) -> bool:
+        """Tell whether its files must be read: not while it waits, and seldom while it is known to run."""
         if self.seen.phase == "waiting":
             return False
-        return self.seen.phase != "running" or not self.is_told or self.seen.node != self.told_node
+        is_known = self.seen.phase == "running" and self.is_told and self.seen.node == self.told_node
+        return not is_known or now - self.read_at >= LOOK_AGAIN_S
 
     def judge(self, now: float, grace_s: float) -> Judged | None:
         """Read the files of the start; return its verdict if that is news."""
         absent_for_s = 0.0 if self.absent_since is None else now - self.absent_since
+        self.read_at = now
         found = attempts.read_records(self.folder, self.start_id.start)
         verdict = verdicts.judge(
             found, self.seen, absent_for_s=absent_for_s, grace_s=grace_s, is_stop_asked=self.is_stop_asked

@@ -2,17 +2,16 @@
 
 Each call has a deadline and a limit on what it may print. They run in an almost empty environment, and jobs with
 `--export=ALL` of it: any other `--export` makes Slurm load the user's environment for each task, which is 20 times as
-slow. Starts of one batch are one array, in which each task finds its own start by a link with its number.
+slow. Starts of one batch are one array, in which each task finds its own start by a link with its number; if that is
+over soon, it carries out others (`slurm_arrays`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import time
@@ -20,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from dibs.engines import slurm_text
+from dibs.engines import slurm_arrays, slurm_text
 from dibs.engines.protocol import Caps, Engine, Needs, Node, Refused, Seen, Start, Unavailable
 from dibs.system import paths
 from dibs.system.configuration.engines import EngineSettings
@@ -38,8 +37,9 @@ MOST_REFS = 5000
 #: Seconds for which a start that ended without a trace may still leave one: other machines see new files in a network
 #: folder only when their caches expire, on a local disk at once.
 NETWORK_GRACE_S, LOCAL_GRACE_S = 60.0, 3.0
-#: Seconds after which the links of an array that Slurm has forgotten are removed.
-KEEP_LINKS_S = 3600.0
+#: Seconds after its begin during which a task of an array takes further starts. Much less than Slurm's own time limit
+#: exceeds ours (`slurm_text.request_words`).
+REUSE_S = 20.0
 #: Slurm's nice for one step of our priority, and its range for users.
 NICE_STEP, MOST_NICE = 100, 100_000
 
@@ -71,7 +71,8 @@ class Slurm:
         self._environ = {"PATH": environ.get("PATH", os.defpath), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
         if self._conf is not None:
             self._environ["SLURM_CONF"] = str(self._conf)
-        self._links = settings.shared / "arrays"
+        self._arrays = slurm_arrays.Arrays(self.name, settings.shared / "arrays")
+        self._reuse_s = REUSE_S if settings.reuse is None else settings.reuse
         kind = paths.network_type(settings.shared, paths.read_text("/proc/self/mountinfo"))
         grace_s = LOCAL_GRACE_S if kind is None else NETWORK_GRACE_S
         self.caps = Caps(holds_queue=True, look_ahead=0, grace_s=grace_s)
@@ -103,25 +104,39 @@ class Slurm:
 
     def poll(self, refs: Sequence[str]) -> Mapping[str, Seen]:
         """Return what became of starts; what Slurm has forgotten is missing."""
-        wanted = set(refs)
-        found: dict[str, Seen] = {}
+        lines: dict[str, Seen] = {}
         ids = slurm_text.base_ids(refs)
         for first in range(0, len(ids), MOST_REFS):
-            lines = self._jobs("-j", ",".join(ids[first : first + MOST_REFS]))
-            found |= {line.ref: line.seen for line in lines if line.ref in wanted}
+            lines |= {line.ref: line.seen for line in self._jobs("-j", ",".join(ids[first : first + MOST_REFS]))}
+        # After the answer: a start that was claimed by another task meanwhile then has the state of that task.
+        arrays = self._arrays.of(refs)
+        found: dict[str, Seen] = {}
+        for ref in refs:
+            array, _, number = ref.partition("_")
+            said = arrays[array].seen(number, lines) if array in arrays else lines.get(ref)
+            if said is not None:
+                found[ref] = said
+        idle = [
+            slurm_arrays.expression(array.ref, numbers) for array in arrays.values() if (numbers := array.idle(lines))
+        ]
+        if idle:
+            # Those that begin just now do nothing either.
+            self._tell("scancel", "-Q", *idle)
         return found
 
     def find(self, keys: Iterable[str]) -> Mapping[str, Sequence[str]]:
         """Return the jobs of keys, by their names, or by the links of the arrays that they are in."""
         wanted = set(keys)
-        arrays = self._known_arrays()
+        arrays = self._arrays.keys()
         found: dict[str, list[str]] = defaultdict(list)
         for line in self._jobs("-u", str(os.geteuid())):
             if line.name in wanted:
                 found[line.name].append(line.ref)
             elif line.name in arrays:
-                key = arrays[line.name].get(line.ref.partition("_")[2])
+                array, _, number = line.ref.partition("_")
+                key = arrays[line.name].get(number)
                 if key in wanted:
+                    self._arrays.accept(array, line.name)
                     found[key].append(line.ref)
         return found
 
@@ -155,22 +170,18 @@ class Slurm:
     def _submit_array(self, group: Sequence[Start]) -> dict[str, str | Refused]:
         """Submit starts that differ only in their folder as one array."""
         name = f"{group[0].key}-{os.urandom(3).hex()}"
-        links = self._links / name
-        links.mkdir(mode=0o700, parents=True)
-        for number, start in enumerate(group):
-            (links / str(number)).symlink_to(start.folder)
-        keys = {str(number): start.key for number, start in enumerate(group)}
-        # Written before the submission: after a crash it says which task is which start.
-        (links / "keys").write_text(json.dumps(keys))
+        links = self._arrays.make(name, group)
         first = group[0]
         output = f"{links}/%a/{os.path.basename(first.engine_output)}"
         argv = (*first.argv[:-1], os.path.basename(first.argv[-1]))
         words = [f"--job-name={name}", f"--output={output}", f"--array=0-{len(group) - 1}"]
-        answer = self._sbatch(first, words, slurm_text.script(argv, str(links)))
+        further = (f"{self._reuse_s:g}", str(len(group)))
+        answer = self._sbatch(first, words, slurm_text.script(argv, str(links), further))
         if isinstance(answer, Refused):
-            shutil.rmtree(links, ignore_errors=True)
-            return dict.fromkeys(keys.values(), answer)
-        return {key: f"{answer}_{number}" for number, key in keys.items()}
+            self._arrays.remove(links)
+            return {start.key: answer for start in group}
+        self._arrays.accept(answer, name)
+        return {start.key: f"{answer}_{number}" for number, start in enumerate(group)}
 
     def _sbatch(self, start: Start, words: Sequence[str], script: str) -> str | Refused:
         command = ["sbatch", "--parsable", *self._fixed(start), *words]
@@ -195,8 +206,9 @@ class Slurm:
 
     def stop(self, refs: Sequence[str], *, now: bool) -> None:
         """End jobs: those that wait at once; those that run by Slurm's own TERM and KILL, or by TERM to the runner."""
-        for first in range(0, len(refs), MOST_REFS):
-            some = refs[first : first + MOST_REFS]
+        tasks = self._tasks(refs)
+        for first in range(0, len(tasks), MOST_REFS):
+            some = tasks[first : first + MOST_REFS]
             if now:
                 self._tell("scancel", "-Q", *some)
             else:
@@ -205,7 +217,19 @@ class Slurm:
 
     def poke(self, ref: str) -> None:
         """Let the runner read its orders."""
-        self._tell("scancel", "-Q", "--batch", "--signal=USR1", ref)
+        for task in self._tasks([ref]):
+            self._tell("scancel", "-Q", "--batch", "--signal=USR1", task)
+
+    def _tasks(self, refs: Sequence[str]) -> list[str]:
+        """Return the jobs and tasks that carry out starts, without those of starts that are over."""
+        arrays = self._arrays.of(refs)
+        found = []
+        for ref in refs:
+            array, _, number = ref.partition("_")
+            task = arrays[array].task_of(number) if array in arrays else number
+            if task is not None:
+                found.append(f"{array}_{task}" if task else array)
+        return found
 
     def script(self, start: Start) -> str:
         """Return a batch script with the same options and the same runner."""
@@ -215,18 +239,7 @@ class Slurm:
         return "\n".join([first, *lines, rest])
 
     def forget(self, refs: Sequence[str]) -> None:
-        """Remove the links of arrays that Slurm no longer knows; its own memory ends by itself."""
-
-    def _known_arrays(self) -> dict[str, dict[str, str]]:
-        """Return the keys of the tasks of each array that we submitted; remove what is long over."""
-        found = {}
-        for folder in self._links.iterdir() if self._links.is_dir() else ():
-            try:
-                found[folder.name] = json.loads((folder / "keys").read_text())
-            except (OSError, ValueError):
-                # The daemon died before it submitted this one.
-                continue
-        return found
+        """Do nothing: Slurm's own memory ends by itself, and arrays that nobody asks about are removed."""
 
     # -- processes
 

@@ -126,11 +126,12 @@ def request_words(needs: Needs, nice: int) -> list[str]:
     return [*words, *shlex.split(needs.options)]
 
 
-def script(argv: Sequence[str], index_from: str = "") -> str:
+def script(argv: Sequence[str], index_from: str = "", more: Sequence[str] = ()) -> str:
     """Return the batch script that becomes the runner; `index_from` is the folder of an array's links."""
     words = shlex.join(argv)
     if index_from:
         words = f'{shlex.join(argv[:-1])} {shlex.quote(index_from)}/"$SLURM_ARRAY_TASK_ID"/{shlex.quote(argv[-1])}'
+    words = " ".join((words, *map(shlex.quote, more)))
     # `exec`: signals and the end of the step must reach the runner, not a shell above it.
     return f"#!/bin/sh\nexec {words}\n"
 

@@ -1,8 +1,8 @@
 """The parent of one command: claims the start, takes leases, starts the command, waits, records how it ended.
 
-`run` is the start protocol. The order of its steps matters, because each may be the last one before a crash. `spawn`
-starts the command, `supervision` waits for it. A runner works without the daemon, which only leaves orders. When a
-start is over, the daemon may send the same process the next one, which saves a fork.
+`carry_out` is the start protocol. The order of its steps matters, because each may be the last one before a crash.
+`spawn` starts the command, `supervision` waits for it. A runner works without the daemon, which only leaves orders.
+When a start is over, the daemon may send the same process the next one, which saves a fork.
 """
 
 from __future__ import annotations
@@ -156,22 +156,18 @@ def _has_children() -> bool:
     return True
 
 
-def run(
-    spec: records.Spec, shim: str, mine: spares.Spares, new_orders: Callable[[], list[list[str]]] | None = None
-) -> refusals.Refusal | None:
-    """Carry out one start; return why the machine refused even to claim it."""
-    over = carry_out(spec, shim, mine, new_orders)
-    return over if isinstance(over, refusals.Refusal) else None
-
-
 def carry_out(
-    spec: records.Spec, shim: str, mine: spares.Spares, new_orders: Callable[[], list[list[str]]] | None = None
+    spec: records.Spec,
+    shim: str,
+    mine: spares.Spares,
+    new_orders: Callable[[], list[list[str]]] | None = None,
+    claimed: Callable[[], None] | None = None,
 ) -> refusals.Refusal | bytes:
     """Carry out one start unless it was already carried out or abandoned; close everything it opened.
 
     `shim` identifies this process in its claim. `new_orders` reads the orders; default: from their file, when a signal
-    comes. Return the final record, empty if another process decided about the start, or why the machine refused even to
-    claim it.
+    comes. `claimed` is called once the start is ours. Return the final record, empty if another process decided about
+    the start, or why the machine refused even to claim it.
     """
     crash_point("runner:begin")
     _forget_signals()
@@ -187,6 +183,8 @@ def carry_out(
     if started is not None:
         open_fds.insert(0, started)
         crash_point("runner:claimed")
+        if claimed is not None:
+            claimed()
         begun = _start_command(spec, spare, open_fds, leases)
         if isinstance(begun, records.Final):
             over = _record_unstarted(started, begun)

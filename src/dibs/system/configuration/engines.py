@@ -40,6 +40,11 @@ class EngineSettings:
         kinds.one_of(BROKER_MODES), "Of Ray: jobs that go through a broker: auto (short ones), always, never.", ""
     )
     conf: Path | None = key(kinds.PATH, "Of Slurm: the slurm.conf of this cluster; empty for the machine's own.")
+    #: None: as `engines.slurm` says.
+    reuse: float | None = key(
+        kinds.DURATION,
+        "Of Slurm: for how long a task of an array takes further jobs of it; 20s by default, 0s for never.",
+    )
     max_sent: int = key(kinds.COUNT, "The most jobs that wait or run there at once; 1000 by default.", 1000)
 
     @property
