@@ -40,7 +40,7 @@ def test_a_start_shares_the_fate_of_the_task_that_claimed_it(tmp_path: Path) -> 
     take(folder, _2="0.1")
     own = arrays.of(["7_0"])["7"]
     # Task 0 has one start at a time: its own one is over.
-    over = Seen("ended", "its task has gone on", node="n1")
+    over = Seen("ended", "its task continued with another job", node="n1")
     assert [own.seen(number, lines) for number in "0123"] == [over, WAITS, RUNS, WAITS]
     assert [own.task_of(number) for number in "0123"] == [None, "1", "0", "3"]
     assert (own.idle(lines), own.idle(lines)) == (["2"], [])

@@ -36,8 +36,9 @@ log = logging.getLogger("dibs.engines.remote")
 
 #: Seconds for which work is collected before a submission.
 COLLECT_S = 0.02
-#: Starts that are written and submitted in one go: at first few, so that the nodes have work soon.
+#: Starts that are written and submitted in one go: at first few, so that the nodes have work soon, then more each time.
 FIRST_AT_ONCE, MOST_AT_ONCE = 32, 1000
+MORE_AT_ONCE = 8
 #: Seconds between two polls after many without news; the engine itself says how soon the first ones are.
 LATEST_POLL_S = 5.0
 SLOWER = 1.3
@@ -289,7 +290,7 @@ class Remote:
                     self._read_nodes()
                 self._watch_others()
                 self._find_doubtful()
-                self._submit(news)
+                self._submit()
                 began_at = time.monotonic()
                 self._poll(news)
                 poll_took_s = time.monotonic() - began_at
@@ -320,14 +321,15 @@ class Remote:
         for own in doubtful.values():
             own.is_doubtful = False
 
-    def _submit(self, news: list[News]) -> None:
+    def _submit(self) -> None:
         waiting = [own for own in self._tracked.values() if own.ref is None and own.outgoing is not None]
         count = FIRST_AT_ONCE
         while waiting:
-            self._submit_some(waiting[:count], news)
-            waiting, count = waiting[count:], MOST_AT_ONCE
+            # Recorded at once: the first ones may be over before the last ones are written.
+            self.listen(self._submit_some(waiting[:count]))
+            waiting, count = waiting[count:], min(MOST_AT_ONCE, count * MORE_AT_ONCE)
 
-    def _submit_some(self, some: Sequence[Tracked], news: list[News]) -> None:
+    def _submit_some(self, some: Sequence[Tracked]) -> list[News]:
         crash_point("remote:placed")
         starts = []
         for own in some:
@@ -340,6 +342,7 @@ class Remote:
         crash_point("remote:written")
         answers = self.engine.submit(starts)
         crash_point("remote:submitted")
+        news: list[News] = []
         for own in some:
             answer = answers.get(own.key)
             if isinstance(answer, str):
@@ -352,6 +355,7 @@ class Remote:
             elif answer is not None:
                 own.seen = Seen("waiting", f"not accepted yet: {answer.why}")
                 self._poll_s = max(self._poll_s, OFFER_AGAIN_S)
+        return news
 
     def _poll(self, news: list[News]) -> None:
         sent = {own.ref: own for own in self._tracked.values() if own.ref is not None}

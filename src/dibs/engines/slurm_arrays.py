@@ -51,7 +51,7 @@ class Array:
                     self._last[task] = max(self._last.get(task, 0), int(place))
 
     def task_of(self, number: str) -> str | None:
-        """Return the task that carries out a start, now or later; None: that task has gone on, so the start is over."""
+        """Return the task that carries out a start, now or later; None: the start is over, its task has another one."""
         task, place = self._taken.get(number, (number, 0))
         return task if place == self._last.get(task, 0) else None
 
@@ -61,7 +61,7 @@ class Array:
         said = lines.get(f"{self.ref}_{task}")
         if self.task_of(number) is not None:
             return said
-        return Seen("ended", "its task has gone on", node=said.node if said is not None else "")
+        return Seen("ended", "its task continued with another job", node=said.node if said is not None else "")
 
     def idle(self, lines: Mapping[str, Seen]) -> list[str]:
         """Return the waiting tasks whose starts were claimed by others; each once."""

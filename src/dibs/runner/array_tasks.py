@@ -5,8 +5,8 @@
 
 An engine needs longer to start a task than many jobs run. All starts of an array need the same resources, so a task
 that has finished its own start can use its allocation for starts that have not begun. As always, the claim of a start
-decides which process runs it. The link tells the daemon, and is made after the claim: whatever dies in between, no start
-seems to be carried out by a task that did not claim it.
+decides which process runs it. The link tells the daemon, and is made after the claim: whatever dies in between, no
+start seems to be carried out by a task that did not claim it.
 
 Only a task that has carried out its own start takes others: the daemon may end one whose start was given up, or was
 claimed by another task, at any moment.
