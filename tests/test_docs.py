@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -43,7 +44,12 @@ def without_code(text: str) -> str:
 
 def pages_from_tables() -> ModuleType:
     """Return `scripts/pages.py`, which writes pages from the tables in the code."""
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "scripts" / "pages.py")
+    return script_module("pages")
+
+
+def script_module(name: str) -> ModuleType:
+    """Return a module of the folder `scripts`."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -76,6 +82,33 @@ def _anchors(page: Path) -> set[str]:
 def test_generated_pages_are_up_to_date(name: str) -> None:
     path, page = pages_from_tables().PAGES[name]
     assert path.read_text() == page(), "run scripts/write-docs"
+
+
+def test_the_picture_of_the_speed_shows_the_stored_figures() -> None:
+    script = script_module("speed_picture")
+    assert script.PICTURE.read_text() == script.draw(json.loads(script.FIGURES.read_text())), (
+        "run scripts/picture-speed"
+    )
+
+
+def test_the_picture_of_the_speed_takes_the_figures_of_a_run_of_the_benchmark() -> None:
+    script = script_module("speed_picture")
+    series = [
+        {"part": "throughput", "subject": "dibs", "measure": "jobs/s", "unit": "", "median": 801.5, "values": [801.5]},
+        {"part": "gap", "subject": "dibs", "measure": "p50", "unit": "ms", "median": 2.25, "values": [2.25]},
+        {"part": "gap", "subject": "dibs", "measure": "p99", "unit": "ms", "median": 77.0, "values": [77.0]},
+    ]
+    run = {
+        "taken_at": "2026-11-18T10:00:00+00:00",
+        "machine": {"cores": 2},
+        "sizes": {"rounds": 5},
+        "versions": {"dibs": "0.2.0"},
+        "series": series,
+    }
+    picture = script.draw(script.figures(run))
+    for text in (">802<", ">2.25<", "dibs 0.2.0, 2 cores, medians of 5 rounds of scripts/bench, 2026-11-18"):
+        assert text in picture
+    assert ">77<" not in picture
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
