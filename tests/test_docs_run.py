@@ -34,6 +34,7 @@ NOT_RUN = {
     "docs/install.md": {"installs": 4, "needs root": 2, "ends your jobs": 1},
     "docs/lab-rules.md": {"times depend on the day": 1, "needs a month of use": 1},
     "docs/nfs.md": {"needs two machines": 1},
+    "docs/notebooks.md": {"serves until Ctrl-C": 1},
     "docs/performance.md": {"takes a quarter of an hour": 1},
     "docs/ray.md": {"needs two servers": 5},
     "docs/pipe.md": {"never ends": 1},

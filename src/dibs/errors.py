@@ -60,11 +60,11 @@ class UserError(DibsError, kind="usage", exit_code=2, http_status=400):
 
 
 class NotFound(UserError, kind="not_found", exit_code=3, http_status=404):
-    """No job or device has that name."""
+    """No such job or GPU."""
 
 
 class NotAllowed(UserError, kind="not_allowed", exit_code=4, http_status=403):
-    """The caller may not do this."""
+    """Not allowed."""
 
 
 class NotSignedIn(UserError, kind="not_signed_in", exit_code=4, http_status=401):
@@ -76,11 +76,11 @@ class Conflict(UserError, kind="conflict", http_status=409):
 
 
 class Impossible(UserError, kind="impossible", exit_code=69, http_status=422):
-    """This request can never be satisfied on this machine, however long it waits."""
+    """The request can never be satisfied on this machine."""
 
 
 class Busy(UserError, kind="busy", exit_code=75, http_status=409):
-    """It cannot start now, and the caller chose not to wait."""
+    """It cannot start now, and the caller does not want to wait."""
 
 
 class MachineError(DibsError, kind="machine", http_status=503):
@@ -96,7 +96,7 @@ class JobFailed(DibsError, kind="job_failed", exit_code=1):
 
 
 class OnlyHeld(DibsError, kind="only_held", exit_code=6):
-    """Only held jobs remain: somebody must let them continue first."""
+    """Only held jobs remain; `dibs unhold` releases them."""
 
 
 class TimedOut(DibsError, TimeoutError, kind="timed_out", exit_code=124):

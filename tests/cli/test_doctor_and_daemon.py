@@ -217,7 +217,7 @@ def test_values_are_shown_as_they_would_be_written(value: object, written: str) 
         (["help", "squeue"], "", "Did you mean status?"),
         (["help", "zzz"], "", "See `dibs help`."),
         (["help", "add", "run"], "", "help expected one verb or topic"),
-        (["doctor", "gpus"], "", 'doctor takes no words, got "gpus".'),
+        (["doctor", "gpus"], "", 'doctor takes no arguments, got "gpus".'),
         (["show", "nam:vit"], "", "Did you mean name:vit?"),
         (["show", "@-1"], "", "Did you mean @~1?"),
         (["add", "--prioritty", "1", "true"], "", "Did you mean --priority?"),

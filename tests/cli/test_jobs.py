@@ -477,7 +477,7 @@ def test_a_gpu_that_our_own_limit_leaves_to_others_is_free(tmp_path: Path) -> No
         bench.until(bench.add(LONG, gpus=3), "started")
         bench.add("true", gpus=1)
         (row,) = [row for row in bench.cli("gpus").stdout.splitlines() if "free" in row.split()]
-        assert "max_gpus leaves it to others" in row
+        assert "left free for others (max_gpus)" in row
         (gpu,) = [gpu for gpu in read_json(bench, "gpus")["gpus"] if gpu["state"] == "free"]
         assert (gpu["reserved_for"], gpu["kept_by"]) == (None, "max_gpus")
         machine = read_json(bench, "status")["machine"]

@@ -88,7 +88,7 @@ def test_bad_words_get_one_clear_line(bench: Bench, trace: str, words: list[str]
     ("content", "text"),
     [
         (b"submit_time_s,duration_s,gpus\n0,1,1\n0,x,1\n", "line 3 of the trace: expected a number of seconds"),
-        (b"\xff\xfe\x00", "bad.csv: it is not text or not whole."),
+        (b"\xff\xfe\x00", "bad.csv: it is not text, or incomplete."),
         (b"", 'line 1 of the trace: expected a column submit_time_s, got "nothing".'),
     ],
 )  # fmt: skip
@@ -102,4 +102,4 @@ def test_bad_traces_get_one_clear_line(bench: Bench, tmp_path: Path, content: by
 def test_a_cut_off_archive_is_refused(bench: Bench, tmp_path: Path) -> None:
     whole = gzip.compress((HEADER + JOBS).encode())
     (tmp_path / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
-    assert "it is not text or not whole" in bench.cli("simulate", str(tmp_path / "cut.csv.gz")).stderr
+    assert "it is not text, or incomplete" in bench.cli("simulate", str(tmp_path / "cut.csv.gz")).stderr

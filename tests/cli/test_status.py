@@ -78,7 +78,7 @@ def test_a_gpu_that_our_own_limit_leaves_to_others_is_free() -> None:
     told = answer(job(290), gpus=2, free=1, devices=[device(0, "leased", 12), device(1) | {"kept_by": "max_gpus"}])
     lines = painted(WIDE, told)
     assert lines[0] == "2 GPUs, 1 free; 1 queued"
-    assert lines[1] == "GPU 0: job 12 · 1: free (max_gpus leaves it to others)"
+    assert lines[1] == "GPU 0: job 12 · 1: free, left for others (max_gpus)"
 
 
 def test_failures_are_counted_for_a_day() -> None:
@@ -360,7 +360,7 @@ def test_show_lists_script_warning_metric_and_notify_command(bench: Bench) -> No
     assert done.returncode == 0, done.stderr
     shown = bench.cli("show", "1").stdout
     facts = [re.split("  +", line) for line in shown.splitlines()]
-    assert ["script", "job.sh, as it was at submit"] in facts
+    assert ["script", "job.sh, as it was at submission"] in facts
     assert ["warning", "USR1 2m00s before the time limit"] in facts
     assert ["lasts", "until all of its processes have ended"] in facts
     assert ["index", "7"] in facts

@@ -122,7 +122,7 @@ def test_a_csv_file_is_one_run_per_row_and_needs_a_command(here: Path) -> None:
         (["true {a}"], "expected parameters, got none"),
         (["-p", "a", "1"], "expected a command, got none"),
         (["-p", "a", "1", "true {a}"], "was taken for a value: put it before -p"),
-        (["true {b}", "-p", "a", "1"], "nothing is known for {b}"),
+        (["true {b}", "-p", "a", "1"], "unknown parameter {b}"),
         (["true", "-p", "a", "1"], "the parameter a is not used"),
         (["true {a}", "-p", "a"], "-p expected values for the parameter a"),
         (["true {a}", "-p", "a=uniform(0,1)"], "say how many points with --sample"),

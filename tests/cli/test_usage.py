@@ -79,13 +79,13 @@ def test_the_verb_shows_what_a_job_used(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--csv", "--json"), "--csv and --json are two formats."),
+        (("--csv", "--json"), "expected --csv or --json, got both."),
         (("--month", "2026-13"), "a month such as 2026-11"),
         (("--month", "2026-11", "--by", "day"), "--month is a summary of one month."),
-        (("--month", "2999-01"), "expected a month that has begun"),
+        (("--month", "2999-01"), "expected this month or an earlier one"),
         (("--since", "3y"), "a time such as"),
         (("--since", "400d"), "expected at most 366 days"),
-        (("yesterday",), "usage takes no words"),
+        (("yesterday",), "usage takes no arguments"),
     ],
 )
 def test_wrong_words_are_refused(bench: Bench, words: tuple[str, ...], told: str) -> None:

@@ -130,7 +130,7 @@ def of_somebody_else(bench: Bench) -> dict[str, str]:
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 HOMES = [
-    (relative, 'DIBS_HOME: expected an absolute path, got "relative". Write it from / on, or from ~/.'),
+    (relative, 'DIBS_HOME: expected an absolute path, got "relative". Start it with / or ~/.'),
     (a_file, "to be a folder, it is something else. Move it away."),
     (a_link_to_nowhere, "Set DIBS_HOME to another folder."),
     (below_a_file, "Set DIBS_HOME to another folder."),

@@ -119,8 +119,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["add", "--file", "folder"], 2, "--file cannot read folder: Is a directory."),
     (["add", "--file", "bytes.txt"], 2, "bytes.txt, line 2: expected UTF-8 text, got other bytes."),
     (["add", "--file", "nul.txt"], 2, "nul.txt, line 2: cannot contain a NUL byte."),
-    (["add", "--file", "long.txt"], 2, "long.txt, line 1: one text may have 131,071 bytes"),
-    (["add", "--file", "empty.txt"], 2, "expected one command a line, got none from empty.txt."),
+    (["add", "--file", "long.txt"], 2, "long.txt, line 1: expected at most 131,071 bytes"),
+    (["add", "--file", "empty.txt"], 2, "expected one command per line, got none from empty.txt."),
     (["add", "--script", "nowhere.sh"], 2, "--script cannot read nowhere.sh: No such file or directory."),
     (["add", "--script", "folder"], 2, "--script cannot read folder: Is a directory."),
     (["add", "--script", "bytes.sh"], 2, "expected UTF-8 text, got other bytes."),
@@ -136,7 +136,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     # -- programs --
     (["add", "no-such-program", "x"], 2, 'Quote a command that needs a shell: dibs add "no-such-program ..."'),
     (["add", "cd", "x"], 2, "built into the shell"),
-    (["add", "ll"], 2, "command not found: ll (shell aliases and functions are unknown here)"),
+    (["add", "ll"], 2, "command not found: ll (shell aliases and functions do not work here)"),
     (["lease", "no-such-program"], 127, 'command not found: no-such-program.'),
     # -- one job where there are two; two where there is one --
     (["log", "all"], 2, "log expected one job, got 2: 1, 2."),
@@ -191,7 +191,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["add", "--dependency", "afterok:", "true"], 2, "--dependency expected afterok:12"),
     (["add", "--dependency", "singleton", "true"], 2, "--dependency expected afterok:12"),
     (["add", "--begin", "yesterday", "true"], 2, "--begin expected a future time such as 22:00, fri 18:00, now+2h"),
-    (["add", "--begin", "2020-01-01T08:00", "true"], 2, "which is past"),
+    (["add", "--begin", "2020-01-01T08:00", "true"], 2, "which is in the past"),
     (["add", "--begin", "30", "true"], 2, "--begin expected a future time"),
     (["add", "--begin", "now+30", "true"], 2, "write 30m or 30s"),
     (["add", "--retries", "-1", "true"], 2, '--retries expected a whole number from 0 to 1000, got "-1".'),
@@ -222,8 +222,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["unpause"], 2, "Did you mean resume?"),
     (["add", "--array", "9-1", "true"], 2, "--array expected numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4, got"),
     (["add", "--array", "0-9999999", "true"], 2, "at most 100,000 jobs"),
-    (["add", "--array", "1-3", "--repeat", "2", "true"], 2, "--array and --repeat both say how many jobs there are."),
-    (["add", "--array", "1-3", "--file", "/dev/null"], 2, "--array is for one command, not for one a line."),
+    (["add", "--array", "1-3", "--repeat", "2", "true"], 2, "expected --array or --repeat, got both."),
+    (["add", "--array", "1-3", "--file", "/dev/null"], 2, "--array is for one command, not for one command per line."),
     (["add", "--repeat", "0", "true"], 2, '--repeat expected a whole number from 1 to 100000, got "0".'),
     (["add", "-o", "{index}", "--file", "/etc/hostname"], 2, "{index} is for --array and --repeat."),
     # -- values --
@@ -242,7 +242,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["add", "--metric", "loss", "true"], 2, '--metric expected NAME=REGEX with one group for the number, got "loss".'),
     (["add", "--metric", "loss=(", "true"], 2, "is no regular expression"),
     (["add", "--metric", "loss=a(b)(c)", "true"], 2, "has 2 groups"),
-    (["add", "--wrap", "true", "true"], 2, '--wrap has the command already, got "true" beside it.'),
+    (["add", "--wrap", "true", "true"], 2, '--wrap already contains the command, got another one: "true".'),
 ]  # fmt: skip
 
 

@@ -119,7 +119,7 @@ BARE = (
     [
         (DUMB, ("top",), "dibs: top needs a terminal that can move its cursor, and TERM is dumb."),
         (BARE, ("top",), "dibs: top needs Textual, which is not installed. Type: pip install 'dibs[top]'"),
-        (tmux.DIBS, ("top", "now"), 'dibs: top takes no words, got "now".'),
+        (tmux.DIBS, ("top", "now"), 'dibs: top takes no arguments, got "now".'),
     ],
 )
 def test_what_cannot_be_shown_gets_one_line(

@@ -255,7 +255,7 @@ def test_the_summary_lists_what_ran_where_and_how_it_ended(bench: Bench) -> None
         (("--gpu-ids", "3-1"), 2, "a range that goes up"),
         (("--gpu-ids", "0,0"), 2, "names a GPU twice"),
         (("--gpu-ids", "0", "--gpus", "0,1"), 2, "both name GPUs"),
-        (("python", "train.py"), 2, "takes no words"),
+        (("python", "train.py"), 2, "takes no arguments"),
         (("--halt", "0"), 2, "--halt expected"),
         (("--logs", "/dev/null/x"), 2, "--logs expected a folder"),
     ],

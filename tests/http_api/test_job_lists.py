@@ -87,7 +87,7 @@ def test_the_index_has_every_id_of_a_list(queue: Bench, jobs: list[int]) -> None
         ({"stat": "failed"}, 'there is no parameter "stat". Did you mean state?'),
         ({"state": "faild"}, 'expected states such as failed,timeout, got "faild". Did you mean failed?'),
         ({"sort": "color"}, "sort expected one of id, submitted, "),
-        ({"since": "soon"}, 'since expected a moment such as 2d, 08:00 or 2026-11-16T08:00, got "soon".'),
+        ({"since": "soon"}, 'since expected a time such as 2d, 08:00 or 2026-11-16T08:00, got "soon".'),
         ({"cursor": "x"}, 'cursor expected what `next` said, got "x".'),
         ({"select": "12x"}, "expected a job such as 12"),
     ],

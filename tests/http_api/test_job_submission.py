@@ -147,7 +147,7 @@ echo $SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_CPUS_PER_TASK $SLURM_SUBMIT_DIR ${SLUR
 
 def test_a_script_for_slurm_runs_with_slurms_units_names_and_variables(bench: Bench) -> None:
     write(bench, "vit.sh", SLURM)
-    (job_id,) = add(bench, "vit.sh", says="vit.sh: not honoured here: -p gpu, --mail-type=END")
+    (job_id,) = add(bench, "vit.sh", says="vit.sh: ignored here: -p gpu, --mail-type=END")
     assert output(bench, job_id) == f"{job_id} vit 2 {bench.folder} none\n"
     job = bench.job(job_id)
     assert (job["name"], job["gpus"], job["time_limit_s"], job["mem"]) == ("vit", 2, 3600, 4000 * 2**20)
@@ -166,7 +166,7 @@ def test_the_command_line_overrides_script_options_and_dibs_lines_override_sbatc
 
 def test_an_sbatch_warning_without_a_limit_is_ignored(bench: Bench) -> None:
     write(bench, "x.sh", "#SBATCH --signal=B:USR1@90\ntrue\n")
-    (job_id,) = add(bench, "x.sh", says="x.sh: not honoured here: --signal without --time")
+    (job_id,) = add(bench, "x.sh", says="x.sh: ignored here: --signal without --time")
     assert bench.job(job_id)["warn"] is None
     (job_id,) = add(bench, "-t", "1h", "x.sh")
     assert bench.job(job_id)["warn"] == {"signal": "USR1", "before_s": 90}
@@ -177,7 +177,7 @@ def test_an_sbatch_warning_without_a_limit_is_ignored(bench: Bench) -> None:
     [
         (
             "#SBATCH --nodes=2\ntrue\n",
-            "x.sh, line 1: --nodes=2 asks for 2 nodes, but a job of dibs runs on one machine.",
+            "x.sh, line 1: --nodes=2 asks for 2 nodes, but dibs runs a job on one machine.",
         ),
         ("#!/bin/sh\n#DIBS --gpsu 2\n", "x.sh, line 2: add has no option --gpsu. Did you mean --gpus?"),
         ("#DIBS -t 30\n", 'x.sh, line 1: -t expected a time such as 90m, 2h or 1d12h, got "30"'),
@@ -214,7 +214,7 @@ def test_a_python_file_is_given_its_interpreter(bench: Bench) -> None:
     python = "python" if shutil.which("python", path=bench.environ["PATH"]) else "python3"
     says = "command not found: train.py; it is a Python file. Name its interpreter: dibs add "
     assert f"{says}{python} train.py x\n" in refused(bench, "add", "train.py", "x")
-    says = "train.py has no #! line, so it would run in a shell. Begin it with #!/usr/bin/env python3"
+    says = "train.py has no #! line, so it would run in a shell. Start it with #!/usr/bin/env python3"
     assert says in refused(bench, "add", "--script", "train.py")
 
 
@@ -233,7 +233,7 @@ def test_the_interpreter_of_the_active_environment_is_named(bench: Bench, name: 
 
 def test_an_executable_script_gives_a_warning_that_its_option_lines_are_ignored(bench: Bench) -> None:
     write(bench, "x.sh", SLURM).chmod(0o755)
-    says = "./x.sh runs as a program: its #DIBS and #SBATCH lines count with dibs add --script ./x.sh"
+    says = "./x.sh runs as a program, which ignores its #DIBS and #SBATCH lines. To use them: dibs add --script ./x.sh"
     (job_id,) = add(bench, "./x.sh", "a", says=says)
     assert bench.job(job_id)["script"] is None
 
@@ -498,8 +498,8 @@ def test_a_dry_run_says_when_the_start_is_unknown(bench: Bench) -> None:
     [
         (["cd", "x"], 'command not found: cd; it is built into the shell. Quote the command: dibs add "cd x && ..."'),
         (["source", "venv/bin/activate"], "built into the shell"),
-        (["ll"], "command not found: ll (shell aliases and functions are unknown here)"),
-        (["-a", "1", "2", "--", "true"], "several jobs are named with commas: --after 1,2"),
+        (["ll"], "command not found: ll (shell aliases and functions do not work here)"),
+        (["-a", "1", "2", "--", "true"], "separate several jobs with commas: --after 1,2"),
     ],
 )
 def test_an_unknown_program_gives_a_hint(bench: Bench, words: list[str], says: str) -> None:
@@ -527,7 +527,7 @@ def test_a_script_that_does_not_exist_is_warned_about(bench: Bench, words: list[
     write(bench, "train.py", "print()\n")
     (bench.folder / "src").mkdir()
     write(bench, "src/run.sh", "true\n")
-    warning = f"{says.format(bench.folder)}; the job is queued as it is" if says else ""
+    warning = f"{says.format(bench.folder)}; the job is queued anyway" if says else ""
     assert len(add(bench, "--hold", "-C", str(bench.folder), *words, says=warning)) == 1
 
 
@@ -538,7 +538,7 @@ def test_other_words_are_no_scripts(bench: Bench, words: list[str]) -> None:
 
 def test_activating_an_environment_in_a_job_is_refused(bench: Bench) -> None:
     says = refused(bench, "add", "conda", "activate", "x")
-    assert "conda activate works only in the shell that runs it, and a job would end with it." in says
+    assert "conda activate changes only the shell that runs it, so a job with nothing else has no effect." in says
     assert "conda activate x && dibs add python train.py. Or: dibs add conda run -n x python train.py" in says
 
 

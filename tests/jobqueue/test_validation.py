@@ -30,8 +30,8 @@ def submission(**wanted):
         ({"command": "a\udcffb"}, "expected UTF-8 text"),
         ({"name": "\ud800"}, "expected UTF-8 text"),
         ({"cwd": "/\udc80"}, "expected UTF-8 text"),
-        ({"command": "x" * 128 * 1024}, "one text may have 131,071 bytes, this one has 131,072"),
-        ({"argv": ("echo", "ä" * 65536)}, "one text may have 131,071 bytes, this one has 131,072"),
+        ({"command": "x" * 128 * 1024}, "expected at most 131,071 bytes, got 131,072"),
+        ({"argv": ("echo", "ä" * 65536)}, "expected at most 131,071 bytes, got 131,072"),
     ],
 )
 def test_a_submission_that_no_machine_could_run_is_refused(asked, message):

@@ -92,7 +92,7 @@ def test_unsupported_options_are_returned_as_typed(line, left):
 
 @pytest.mark.parametrize("line", ["--nodes=2", "-N 2", "-N2", "--nodes=2-4"])
 def test_more_than_one_node_is_refused(line):
-    with pytest.raises(errors.UserError, match="2 nodes, but a job of dibs runs on one machine"):
+    with pytest.raises(errors.UserError, match="2 nodes, but dibs runs a job on one machine"):
         sbatch.translate(line.split(), PLACE)
 
 

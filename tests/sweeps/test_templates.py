@@ -94,7 +94,7 @@ def test_a_parameter_overrides_a_built_in_placeholder():
 @pytest.mark.parametrize(
     ("text", "names", "complaint"),
     [
-        ("x {lrr}", ["lr", "bs"], r"nothing is known for \{lrr\} in the command; the parameters are \{lr\}, \{bs\}\."),
+        ("x {lrr}", ["lr", "bs"], r"unknown parameter \{lrr\} in the command; the parameters are \{lr\}, \{bs\}\."),
         ("x {lr}", ["lr", "bs"], r"the parameter bs is not used in the command\."),
         ("x {lr:.3f}", ["lr"], r"expected \{lr\} or \{lr:raw\} or \{lr:flag\} in the command, got \{lr:.3f\}"),
         ("x {lr} {dir}", ["lr"], r"the command uses \{dir\}, but no folder is given"),

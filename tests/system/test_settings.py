@@ -320,7 +320,7 @@ def test_a_file_that_others_may_write_is_refused_with_the_fix(place, mode):
     place.user.chmod(mode)
     message = place.error()
     assert f"its mode is {mode:04o}" in message
-    assert message.endswith(f"Type: chmod go-w {place.user}")
+    assert message.endswith(f"Run: chmod go-w {place.user}")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o400])

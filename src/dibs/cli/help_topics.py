@@ -58,18 +58,18 @@ STATES = (
 )
 #: What a program that types commands, such as a coding agent, should type.
 AGENTS = (
-    ("id=$(dibs add -q --tag agent -t 2h CMD)", "queue; stdout is the id alone"),
-    ("dibs add --dry-run CMD", "check first: queues nothing"),
-    ("dibs run --tag agent CMD", "queue, stream its output, exit with its code"),
-    ("dibs wait $id --timeout 10m", "block until it ends: 0 all done, 1 some failed, 124 not yet, 6 only held"),
+    ("id=$(dibs add -q --tag agent -t 2h CMD)", "submit; stdout is only the id"),
+    ("dibs add --dry-run CMD", "check the command; submit nothing"),
+    ("dibs run --tag agent CMD", "submit, stream its output, exit with its code"),
+    ("dibs wait $id --timeout 10m", "wait until it ends: 0 all done, 1 some failed, 124 not yet, 6 only held"),
     ("dibs log $id -n 50", "the end of its output"),
     ("dibs show $id --json", "one job: state, cause, exit_code, numbers, log"),
-    ("dibs status --json tag:agent", "all of yours: .jobs[].state"),
+    ("dibs status --json tag:agent", "all of your jobs: .jobs[].state"),
     ("dibs why $id", "why it is not running, and what would help"),
     ("dibs gpus --json", "GPUs, holders, health"),
-    ("dibs sweep CMD -p lr 0.1 0.01", "one job per point; again: only what is missing"),
-    ("dibs results NAME --json", "parameters and reported numbers of its runs"),
-    ("dibs cancel -y tag:agent", "stop all of yours, and nothing else"),
+    ("dibs sweep CMD -p lr 0.1 0.01", "one job per combination; again: only missing ones"),
+    ("dibs results NAME --json", "parameters and metrics of its runs"),
+    ("dibs cancel -y tag:agent", "stop your jobs, and no others"),
 )
 SLURM = (
     ("sbatch script.sh", "dibs add script.sh"),
@@ -114,18 +114,20 @@ class Topic:
 
 
 def _selectors() -> tuple[tuple[str, str], ...]:
-    groups = ((word, f"all that are {', '.join(words)}") for word, words in selectors.GROUP_WORDS.items())
+    groups = (
+        (word, f"jobs that are {', '.join(words[:-1])} or {words[-1]}") for word, words in selectors.GROUP_WORDS.items()
+    )
     return (
         ("12", "the job with this id"),
         ("3-7", "a range of ids"),
-        ("1,4,9-12", "a list of them"),
-        ("@, @~1", "the last job, the one before"),
+        ("1,4,9-12", "a list of ids and ranges"),
+        ("@, @~1", "the last job, the one before it"),
         ("all", "every job"),
         ("failed", f"a state: {', '.join(selectors.STATE_WORDS)}"),
         *groups,
-        ("name:vit*", "jobs with this name; * and ? are wild. So are project:x, tag:x, sweep:x"),
+        ("name:vit*", "jobs with this name; * and ? are wildcards. Also project:x, tag:x, sweep:x"),
         ("since:24h", "submitted within that time"),
-        ("name:vit*+failed", "those of that name that failed"),
+        ("name:vit*+failed", "failed jobs with this name"),
     )
 
 
@@ -193,7 +195,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "agents": Topic(
         "for coding agents and scripts",
-        "Run GPU work through dibs, never beside it: other people's jobs share these GPUs.",
+        "Run all GPU work through dibs: other people use these GPUs too.",
         AGENTS,
         "Wait with `dibs wait`, never with sleep in a loop: it returns the moment the job ends. Data is on stdout, "
         "hints and errors on stderr; `--json` prints one document, `-q` ids only. An error is one line with the next "

@@ -79,15 +79,15 @@ def _known(name: str) -> str:
 
 
 COLUMNS = Option(
-    ("--columns",), "Show these columns, one job a row. Keys of the JSON, also gpu, time, note, where, params.lr.",
+    ("--columns",), "Show these columns, one job per row: keys of the JSON, or gpu, time, note, where, params.lr.",
     Kind("columns such as id,name,state", read_names), "id,name,...",
 )  # fmt: skip
 SORT = Option(
-    ("--sort",), "Sort by these columns, one job a row; - before one: largest first.",
+    ("--sort",), "Sort by these columns, one job per row; - in front: largest first.",
     Kind("columns such as priority or -submitted_at", _read_order), "[-]COLUMN,...",
 )  # fmt: skip
 FORMAT = Option(
-    ("--format",), "Print csv or tsv, or one line a job: '{id} {state}'.",
+    ("--format",), "Print csv or tsv, or one line per job: '{id} {state}'.",
     Kind("table, csv, tsv, or a text with columns such as '{id} {name}'", _read_format), "csv|tsv|TEXT",
 )  # fmt: skip
 OPTIONS: tuple[Option[object], ...] = (COLUMNS, SORT, FORMAT)

@@ -31,7 +31,7 @@ def _read_seconds(text: str) -> float:
 
 WATCH = Option(
     ("-w", "--watch"), "Refresh every 2 seconds, or every N with -wN; stop with Ctrl-C.",
-    Kind("seconds such as 2 or 0.5", _read_seconds), "[=SECONDS]", is_bare=True,
+    Kind("seconds such as 2 or 0.5", _read_seconds), "SECONDS", is_bare=True,
 )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def gpu_line(machine: Machine, names: dict[int, str]) -> str:
         elif device.get("reserved_for") is not None:
             who = f"reserved for job {device['reserved_for']}"
         elif device.get("kept_by"):
-            who = f"free ({device['kept_by']} leaves it to others)"
+            who = f"free, left for others ({device['kept_by']})"
         held.setdefault(who, []).append(device["index"])
     return " · ".join(
         f"{'' if place else 'GPU '}{selectors.ranges(indices)}: {who}"

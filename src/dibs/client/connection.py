@@ -227,7 +227,7 @@ class Client:
         with closing_fd(ready):
             # The pipe closes when the daemon exits, so a failed start is detected at once.
             readable, _, _ = select.select([ready], [], [], START_FOR_S)
-            said = os.read(ready, 4096).decode(errors="replace").strip() if readable else "no word from it yet"
+            said = os.read(ready, 4096).decode(errors="replace").strip() if readable else "it has not reported yet"
         if said == "ready":
             return True
         # Ours may still hold the lock while it ends, and has said why.

@@ -449,7 +449,7 @@ def group(patient: Patient) -> list[Finding]:
             ]
         if folder == Path("/sys/fs/cgroup"):
             break
-    return [Finding("cgroup", OK, "no limit of memory")]
+    return [Finding("cgroup", OK, "no memory limit")]
 
 
 #: In the order of the report.

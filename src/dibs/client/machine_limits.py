@@ -42,7 +42,7 @@ def interpreter(path: str) -> Problem | None:
     except (OSError, subprocess.SubprocessError) as error:
         return f"{path} does not run: {error}", "Install dibs again."
     if told != own:
-        return f"{path} is Python {told} now, dibs began with {own}", "`dibs daemon restart`, or install dibs again."
+        return f"{path} is Python {told} now, dibs started with {own}", "`dibs daemon restart`, or install dibs again."
     return None
 
 

@@ -13,7 +13,7 @@ from dibs.errors import UserError
 from dibs.submission import drafts, job_options, options, script_files
 from dibs.submission.options import Args, Caller, Option
 
-FILE = Option(("--file",), "One job a line of this file; - is stdin.", options.PATH, "FILE")
+FILE = Option(("--file",), "Submit one job per line of this file; - is stdin.", options.PATH, "FILE")
 OPTIONS: tuple[Option[object], ...] = (
     *job_options.OPTIONS, *job_options.BATCH_OPTIONS, FILE, options.QUIET, options.JSON,
 )  # fmt: skip
@@ -55,7 +55,7 @@ def _lines(args: Args, file: str | None) -> drafts.Body:
         raise UserError(f'--file takes no command, got "{options.shown(" ".join(args.words))}".')
     for option in (job_options.SCRIPT, job_options.WRAP, job_options.ARRAY):
         if args.has(option):
-            raise UserError(f"{option.names[0]} is for one command, not for one a line.")
+            raise UserError(f"{option.names[0]} is for one command, not for one command per line.")
     try:
         with args.caller.open(file or "-") as lines:
             return drafts.from_lines(args, lines, "stdin" if file in (None, "-") else str(file))

@@ -42,7 +42,7 @@ def missing_script(words: Sequence[str], cwd: str) -> str:
         return ""
     for before, word in itertools.pairwise(words):
         if _is_script(words[0], before, word) and not os.path.exists(os.path.join(cwd, word)):
-            return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}; the job is queued as it is"
+            return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}; the job is queued anyway"
     return ""
 
 
@@ -71,7 +71,7 @@ def check_activation(words: Sequence[str], verb: str) -> None:
         return
     name = options.shown(words[2]) if len(words) > 2 else "NAME"
     raise UserError(
-        f"{words[0]} activate works only in the shell that runs it, and a job would end with it.",
-        f"Activate it here, jobs get the environment of this shell: {words[0]} activate {name} && dibs {verb} "
+        f"{words[0]} activate changes only the shell that runs it, so a job with nothing else has no effect.",
+        f"Activate it first, because jobs get the environment of this shell: {words[0]} activate {name} && dibs {verb} "
         f"python train.py. Or: dibs {verb} {words[0]} run -n {name} python train.py",
     )

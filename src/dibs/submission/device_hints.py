@@ -89,6 +89,6 @@ def assigned(text: str) -> str | None:
 def warning(where: str, name: str) -> str:
     """Return the note for the submitter."""
     return (
-        f"{where} sets {name} itself, so the job may use GPUs that it was not given; dibs sets it for each job. "
-        "Leave it out, or let --strict-gpus end the job when it does"
+        f"{where} sets {name} itself, so the job may use GPUs that it was not assigned. dibs sets it for each job: "
+        "leave it out, or add --strict-gpus to stop the job if it uses others"
     )

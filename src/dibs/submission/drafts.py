@@ -40,7 +40,9 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
     wrapped = args.get(job_options.WRAP)
     if wrapped is not None:
         if words:
-            raise UserError(f'--wrap has the command already, got "{options.shown(" ".join(words))}" beside it.')
+            raise UserError(
+                f'--wrap already contains the command, got another one: "{options.shown(" ".join(words))}".'
+            )
         commands.check_text(wrapped, "--wrap")
         return {"defaults": common(args, []), "jobs": [{"command": wrapped}]} | batch(args)
     given, words = split_variables(words)
@@ -60,7 +62,7 @@ def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
 def batch(args: Args) -> Body:
     """Return the settings of a batch; empty for a single job."""
     if args.has(job_options.ARRAY) and args.has(job_options.REPEAT):
-        raise UserError("--array and --repeat both say how many jobs there are.", "Leave one of them out.")
+        raise UserError("expected --array or --repeat, got both.", "Leave one of them out.")
     if not args.has(job_options.ARRAY) and not args.has(job_options.REPEAT):
         for option in (job_options.AT_ONCE, job_options.HALT):
             if args.has(option):
@@ -97,10 +99,12 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
             commands.check_text(line, where)
             kept.append(line)
     if not kept:
-        raise UserError(f"expected one command a line, got none from {source}.")
+        raise UserError(f"expected one command per line, got none from {source}.")
     for option in (job_options.OUTPUT, job_options.STDERR):
         if not args.has(job_options.REPEAT) and "index" in path_templates.used(args.get(option) or ""):
-            raise UserError(f"{option.names[-1]}: {{index}} is for --array and --repeat.", "A line has its {id}.")
+            raise UserError(
+                f"{option.names[-1]}: {{index}} is for --array and --repeat.", "Use {id} for jobs of a file."
+            )
     # An older daemon knows only lists, and takes no more.
     listed: Body = {"commands": kept} if len(kept) <= MOST_LISTED else {"lines": "\n".join(kept)}
     return {"defaults": common(args, []), **listed} | rules(args)
@@ -129,7 +133,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, args.get(job_options.GPU_TYPE))
     if args.has(job_options.RETRY_ON) and not args.has(job_options.RETRIES):
-        raise UserError("--retry-on says when to try again, but not how often.", "Add --retries N.")
+        raise UserError("--retry-on needs a number of retries.", "Add --retries N.")
     begin, troubles = args.get(job_options.BEGIN), args.get(job_options.RETRY_ON)
     environ = {os.fsencode(name): os.fsencode(value) for name, value in args.caller.environ.items()}
     captured = environment.capture(environ, settings.load(args.caller.environ).env_exclude)
@@ -226,7 +230,9 @@ def _folder(caller: Caller, chosen: str | None, *, is_here: bool = True) -> str:
     try:
         folder = os.path.realpath(caller.path(chosen)) if chosen else caller.folder()
     except FileNotFoundError:
-        raise UserError("this folder no longer exists.", "Go to another one, or name one with -C.") from None
+        raise UserError(
+            "the current folder no longer exists.", "Change to another folder, or name one with -C."
+        ) from None
     commands.check_text(folder, "the folder")
     if is_here and not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
@@ -273,9 +279,9 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
         line = options.shown(" ".join(words))
         why = f'; it is built into the shell. Quote the command: dibs {verb} "{line} && ..."'
     elif program.startswith("-"):
-        why = "; options stand before the command."
+        why = "; options come before the command."
     elif program.isdigit() and any(args.has(option) for option in job_options.AFTERS):
-        why = f"; several jobs are named with commas: --after 1,{shown}"
+        why = f"; separate several jobs with commas: --after 1,{shown}"
     elif program.endswith(".py") and os.path.isfile(os.path.join(cwd, program)):
         python = command_hints.python_command(words, args.caller.environ, cwd, path)
         why = f"; it is a Python file. Name its interpreter: dibs {verb} {python}"
@@ -284,7 +290,7 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
         why = f"; it is a file. Queue its text: dibs {verb} --script {shown}{rest}"
     else:
         near = _near_program(program, path)
-        why = f"; did you mean {near}?" if near else " (shell aliases and functions are unknown here)."
+        why = f"; did you mean {near}?" if near else " (shell aliases and functions do not work here)."
         why += f' Quote a command that needs a shell: dibs {verb} "{shown} ..."'
     raise UserError(f"command not found: {shown}{why}")
 

@@ -32,7 +32,7 @@ class Malformed:
     text: str
     #: Its name, if only its command cannot be split into words.
     name: str | None = None
-    why: str = f"it has not three parts with {BETWEEN} between them"
+    why: str = f"it does not have three parts separated by {BETWEEN}"
 
 
 def parse(text: str) -> list[Entry | Malformed]:

@@ -175,7 +175,7 @@ PREFER = Option(("--prefer",), "Prefer these GPUs if they are free.", GPU_LIST, 
 GPU_TYPE = Option(("--gpu-type",), "Use only GPUs whose product name matches.", options.TEXT, "GLOB")
 NAME = Option(("-n", "--name"), "Job name.", options.TEXT, "NAME", habits=("-J", "--job-name", "-l", "--label"))
 PROJECT = Option(("-P", "--project"), "Project of the job.", options.TEXT, "NAME")
-GROUP = Option(("--group",), "Group of the job, whose limit it counts for; see `dibs group`.", options.TEXT, "NAME")
+GROUP = Option(("--group",), "Group of the job, for a common limit; see `dibs group`.", options.TEXT, "NAME")
 PRIORITY = Option(
     ("--priority",), "Higher runs first: a number, or low, normal, high, urgent (-10, 0, 10, 100).",
     Kind("a whole number, or low, normal, high or urgent", _read_priority), "N",
@@ -195,7 +195,7 @@ DEPENDENCY = Option(
 )  # fmt: skip
 BEGIN = Option(
     ("--begin",), "Do not start before this local time. Also now+2h or 2026-11-16T08:00.",
-    Kind("a moment such as 22:00 or now+2h", _read_begin), "22:00", habits=("--delay",),
+    Kind("a time such as 22:00 or now+2h", _read_begin), "22:00", habits=("--delay",),
 )  # fmt: skip
 RETRIES = Option(("--retries",), "Retry up to N times if the job fails.", options.whole(0, 1000), "N")
 RETRY_ON = Option(
@@ -230,8 +230,8 @@ IGNORE_FOREIGN: Option[bool] = Option(
     ("--ignore-foreign",), "Allow GPUs that are in use by foreign processes (without a lease)."
 )
 EVICTABLE = Option(
-    ("--evictable",), "Use idle GPUs beyond your share; stop with a warning and wait again when somebody needs them. "
-    "auto: only while the job writes checkpoints.", options.one_of("yes", "no", "auto"), "yes|no|auto",
+    ("--evictable",), "Use idle GPUs beyond your share. When others need them, the job is warned, stopped and queued "
+    "again. auto: only while the job writes checkpoints.", options.one_of("yes", "no", "auto"), "yes|no|auto",
     is_bare=True, bare_words=jobs.EVICTABLE,
 )  # fmt: skip
 VRAM_ENFORCE: Option[bool] = Option(("--vram-enforce",), "Stop the job if it uses more than 110 % of --vram on a GPU.")
@@ -268,15 +268,17 @@ VISIBLE = Option(("--visible",), "Format of CUDA_VISIBLE_DEVICES.", options.one_
 ENGINE = Option(
     ("--engine",), "Where the job runs: local, or the name of a cluster in the settings.", ENGINE_NAME, "NAME"
 )
-SLURM = Option(("--slurm",), "Options for sbatch, in quotes; after those of the settings.", options.TEXT, '"-p gpu"')
+SLURM = Option(
+    ("--slurm",), "More options for sbatch, in quotes; they follow those of the settings.", options.TEXT, '"-p gpu"'
+)
 OVERFLOW = Option(("--overflow",), "Send the job to this cluster if it would wait too long here.", ENGINE_NAME, "NAME")
 OVERFLOW_AFTER = Option(
-    ("--overflow-after",), "How long a job may wait here before it overflows. Default: 30m.",
+    ("--overflow-after",), "How long a job may wait here before it is sent there. Default: 30m.",
     Kind(units.TIME_EXAMPLE, units.parse_duration), "30m",
 )  # fmt: skip
 
 SCRIPT = Option(
-    ("--script",), "Submit a script, honouring its #DIBS and #SBATCH lines; arguments may follow.",
+    ("--script",), "Submit a script with the options in its #DIBS and #SBATCH lines; arguments may follow.",
     options.PATH, "FILE",
 )  # fmt: skip
 WRAP = Option(("--wrap",), "Slurm syntax for one quoted command.", options.TEXT, "COMMAND")
@@ -290,7 +292,7 @@ LIKE = Option(
 )
 
 ARRAY = Option(
-    ("--array",), "One job per index, which is in DIBS_INDEX and SLURM_ARRAY_TASK_ID. "
+    ("--array",), "Submit one job per index (DIBS_INDEX, SLURM_ARRAY_TASK_ID). "
     "%4: at most four at a time.", Kind("numbers such as 0-99, 1,3,7, 0-10:2 or 0-99%4", _read_array), "0-99%4",
 )  # fmt: skip
 REPEAT = Option(("--repeat",), "Submit N identical jobs; DIBS_INDEX counts from 0.", options.whole(1, 100_000), "N")

@@ -316,4 +316,4 @@ def quoted(words: Sequence[str]) -> str:
 def refuse_words(verb: str, args: Args) -> None:
     """Refuse words after a verb that takes none."""
     if args.words:
-        raise UserError(f'{verb} takes no words, got "{shown(args.words[0])}".', f"See `dibs {verb} --help`.")
+        raise UserError(f'{verb} takes no arguments, got "{shown(args.words[0])}".', f"See `dibs {verb} --help`.")

@@ -130,7 +130,7 @@ def _nodes(value: str) -> tuple[str, ...] | None:
         return None
     if int(least) > 1:
         raise UserError(
-            f"--nodes={value} asks for {least} nodes, but a job of dibs runs on one machine.", "Ask for one node."
+            f"--nodes={value} asks for {least} nodes, but dibs runs a job on one machine.", "Use --nodes=1."
         )
     return ()
 

@@ -96,7 +96,7 @@ def _check_language(script: Script, verb: str) -> None:
     if script.name.endswith(".py") and not script.body.startswith(b"#!"):
         raise UserError(
             f"{script.name} has no #! line, so it would run in a shell.",
-            f"Begin it with #!/usr/bin/env python3, or name its interpreter: dibs {verb} python {script.name}",
+            f"Start it with #!/usr/bin/env python3, or name its interpreter: dibs {verb} python {script.name}",
         )
 
 
@@ -129,7 +129,7 @@ def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, b
         del whole.given[job_options.SIGNAL]
         left.append("--signal without --time")
     if left:
-        say(f"{script.name}: not honoured here: {', '.join(left)}")
+        say(f"{script.name}: ignored here: {', '.join(left)}")
     return whole, bool(lines["SBATCH"])
 
 
@@ -187,6 +187,7 @@ def _say_what_surprises(args: Args, verb: str, say: Say) -> None:
         kinds = {line.kind for line in scripts.directives(_contents(args.caller, words[0]), words[0])}
         if kinds:
             names = " and ".join(f"#{kind}" for kind in sorted(kinds))
-            say(f"{words[0]} runs as a program: its {names} lines count with dibs {verb} --script {words[0]}")
+            use = f"dibs {verb} --script {words[0]}"
+            say(f"{words[0]} runs as a program, which ignores its {names} lines. To use them: {use}")
     if len(words) == 1 and words[0] in commands.INTERACTIVE:
         say(f"a job has no keyboard: {words[0]} will end at once. To type into it: dibs lease {words[0]}")

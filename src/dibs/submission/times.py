@@ -38,7 +38,7 @@ def parse(text: str, now: datetime) -> datetime:
     if moment is None:
         raise UserError(f'expected {EXAMPLE}, got "{text}".')
     if moment <= now.astimezone():
-        raise UserError(f'expected {EXAMPLE}, got "{text}", which is past.')
+        raise UserError(f'expected {EXAMPLE}, got "{text}", which is in the past.')
     return moment
 
 
@@ -66,7 +66,7 @@ def past(text: str, now: datetime) -> datetime:
     try:
         return now.astimezone() - timedelta(seconds=units.parse_duration(word))
     except UserError:
-        raise UserError(f'expected a moment such as 2d, 08:00 or 2026-11-16T08:00, got "{text[:80]}".') from None
+        raise UserError(f'expected a time such as 2d, 08:00 or 2026-11-16T08:00, got "{text[:80]}".') from None
 
 
 def _clock(word: str) -> time | None:

@@ -214,7 +214,7 @@ def _unknown(field: Field, names: Sequence[str]) -> UserError:
     # Parameters have short names: "lr" is too short for `nearest`, but only one typo away from "lrr".
     near = suggestions.nearest(field.name, names) or suggestions.one_slip(field.name, names)
     hint = f"Did you mean {{{near}}}?" if near else "Write {{ for a brace."
-    return UserError(f"nothing is known for {field.text} in the command; the parameters are {there}.", hint)
+    return UserError(f"unknown parameter {field.text} in the command; the parameters are {there}.", hint)
 
 
 def check_numbered(sources: int, command: Template) -> None:
@@ -222,7 +222,7 @@ def check_numbered(sources: int, command: Template) -> None:
     for field in command.fields():
         if field.name.isdigit() and not (units.is_whole(field.name) and 1 <= int(field.name) <= sources):
             plural = "are" if sources > 1 else "is"
-            raise UserError(f"nothing is known for {field.text}: there {plural} {sources} of :::.", "Count from 1.")
+            raise UserError(f"unknown argument {field.text}: there {plural} {sources} of :::.", "Count from 1.")
 
 
 #: Returns the words that replace a field at a point: usually one, none if the parameter is missing.

@@ -72,8 +72,8 @@ def check_text(text: str, what: str = "a command, name or folder") -> None:
         raise UserError(f"{what}: cannot contain a NUL byte.")
     if size > LONGEST_BYTES:
         raise UserError(
-            f"{what}: one text may have {LONGEST_BYTES:,} bytes, this one has {size:,}.",
-            "Keep it in a script file and queue that with --script.",
+            f"{what}: expected at most {LONGEST_BYTES:,} bytes, got {size:,}.",
+            "Put it into a script and submit that with --script.",
         )
 
 

@@ -135,7 +135,7 @@ def lock(place: Folder, path: str, how: int) -> int | None:
             raise _failed(path, error) from error
         # The file was deleted between our open and our lock: the next process would lock another file.
         os.close(fd)
-    raise _broken(path, "it is deleted again and again")
+    raise _broken(path, "it is deleted repeatedly")
 
 
 def _open(place: Folder, path: str) -> int:
@@ -155,7 +155,7 @@ def _open(place: Folder, path: str) -> int:
             return fd
         os.close(fd)
         raise _broken(path, problem)
-    raise _broken(path, "it is deleted again and again")
+    raise _broken(path, "it is deleted repeatedly")
 
 
 def flaw(path: str, status: os.stat_result) -> str | None:
@@ -228,7 +228,7 @@ def unusable(place: Folder, what: str, error: OSError) -> Exception:
     if error.errno in refusals.SCARCE:
         return error
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    hint = "Make room there." if is_full else HINT
+    hint = "Free some space there." if is_full else HINT
     return Broken(f"cannot {what} the lease folder {place.path}: {error.strerror}.", hint)
 
 

@@ -140,7 +140,7 @@ def _check_unused(path: Path, found: os.stat_result) -> None:
     """Raise an error before making a folder private that others may enter, unless it is empty or already ours."""
     names = os.listdir(path)
     if found.st_mode & stat.S_ISVTX or (names and not {"dibs.db", "start.lock", "daemon.lock"} & set(names)):
-        raise errors.UserError(f"{path} is open to others and not a folder of dibs; it was left alone.", ELSEWHERE)
+        raise errors.UserError(f"{path} is open to others and not a folder of dibs; it was not changed.", ELSEWHERE)
 
 
 def hold(home: Path) -> int:
@@ -243,7 +243,7 @@ def absolute(text: str, environ: Mapping[str, str]) -> Path:
     if text == "~" or text.startswith("~/"):
         text = os.path.join(user_home(environ), text[2:])
     if not os.path.isabs(text) or "\0" in text:
-        raise errors.UserError(f'expected an absolute path, got "{text}".', "Write it from / on, or from ~/.")
+        raise errors.UserError(f'expected an absolute path, got "{text}".', "Start it with / or ~/.")
     return Path(os.path.normpath(text))
 
 

@@ -112,7 +112,7 @@ class Settings:
     )
     assumed_time: float = _setting(
         kinds.DURATION,
-        "Expected run time of a job without a time limit and without others like it, for planning.",
+        "Expected run time, for planning, of a job without a time limit and without similar jobs.",
         "24h",
     )
     pass_for: float = _setting(
@@ -122,7 +122,7 @@ class Settings:
     keep_free: int = _setting(kinds.SPARE, "Number of GPUs your jobs leave free for other users.", "0")
     fair_half_life: float = _setting(
         kinds.DURATION,
-        "Time after which used GPU time counts half in the order of users. Only root's file sets it.",
+        "Time after which used GPU time counts half in the order between users. Only root's file sets it.",
         "3d",
     )
     fair_projects: bool = _setting(
@@ -137,28 +137,26 @@ class Settings:
         kinds.EVICTABLE, "Whether jobs submitted without --evictable are evictable: no, yes or auto.", "no"
     )
     evict_min_run: float = _setting(
-        kinds.DURATION, "How long an evictable job runs before somebody else may get its GPUs.", "10m"
+        kinds.DURATION, "Minimum run time of an evictable job before it can be evicted.", "10m"
     )
-    evict_grace: float = _setting(
-        kinds.DURATION, "Time between warning a job that is evicted and ending it (KILL).", "1m"
-    )
+    evict_grace: float = _setting(kinds.DURATION, "Time between the warning of an eviction and SIGKILL.", "1m")
     max_evictions: int = _setting(
         kinds.COUNT,
-        "How often a job is evicted before it counts as an ordinary one and runs to its end."
+        "Maximum number of evictions of a job; after that it counts as an ordinary job and runs to its end."
         " With several GPUs: this divided by their number, but at least 2.",
         "10",
     )
     evictable_wait: float = _setting(
         kinds.DURATION,
-        "Time since its submission after which a waiting evictable job counts as an ordinary one and runs to its end.",
+        "Time after submission when a waiting evictable job starts to count as an ordinary job and runs to its end.",
         "28d",
     )
     idle_after: float = _setting(
-        kinds.DURATION, "Time without use after which a leased GPU is called idle and its holder is warned.", "30m"
+        kinds.DURATION, "Time without use after which a leased GPU counts as idle and its holder is warned.", "30m"
     )
     idle_gpus: str = _setting(
         kinds.IDLE_GPUS,
-        "What GPUs with an idle lease are used for: no, or evictable (jobs). Only root's file sets it.",
+        "Lend leased GPUs that are idle: no, or evictable (to evictable jobs). Only root's file sets it.",
         lab_rules.NO_USE,
         is_roots=True,
     )
@@ -212,7 +210,7 @@ class Settings:
     )
     engine: str = _setting(
         kinds.TEXT,
-        "Where jobs run that name no engine: local, or the NAME of an [engines.NAME].",
+        "Engine of jobs that name none: local, or the NAME of [engines.NAME].",
         engine_settings.LOCAL,
     )
     #: The clusters by their names; a running daemon keeps those it began with.
@@ -404,7 +402,7 @@ def _is_site(path: Path) -> bool:
 def only_root(setting: Setting, where: str) -> errors.UserError:
     """Return the error for a setting that counts for all users and was set by one."""
     text = f"{where}: {setting.name} counts only in {SITE_CONFIG}."
-    return errors.UserError(text, "It is about the GPUs of all users: ask who looks after this machine.")
+    return errors.UserError(text, "It affects all users: ask the administrator of this machine.")
 
 
 def not_in_files(setting: Setting) -> str:
@@ -462,7 +460,7 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
     if found.st_mode & 0o022:
         raise errors.UserError(
             f"{path}: expected a file that only its owner can write, its mode is {stat.S_IMODE(found.st_mode):04o}.",
-            f"Type: chmod go-w {path}",
+            f"Run: chmod go-w {path}",
         )
 
 

@@ -228,7 +228,7 @@ def test_an_empty_queue_says_how_to_fill_it() -> None:
     async def act(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("c", "l", "e")
         await until(pilot, lambda: app._notifications)
-        assert {note.message for note in app._notifications} == {"there is no job here. n makes one."}
+        assert {note.message for note in app._notifications} == {"no job is selected. n submits one."}
 
     drive(source, act)
 

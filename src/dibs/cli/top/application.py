@@ -171,7 +171,7 @@ class TopApp(App[None]):
         """Return the job under the cursor; raise UserError if there is none."""
         job = self._under_cursor()
         if job is None:
-            raise UserError("there is no job here.", "n makes one.")
+            raise UserError("no job is selected.", "n submits one.")
         return job
 
     def _under_cursor(self) -> Job | None:

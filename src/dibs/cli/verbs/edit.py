@@ -85,8 +85,8 @@ def _edit_text(queue: connection.Client, job: WholeJob, args: Args) -> None:
     """Let the user edit the text of a job, and send the changes."""
     if job["state"] not in job_state.WAITING:
         raise UserError(
-            f"job {job['id']} is {job['state']}: only jobs that wait can be edited.",
-            f"The time limit of one that runs: dibs edit {job['id']} -t 4h",
+            f"job {job['id']} is {job['state']}: only waiting jobs can be edited.",
+            f"To change a running job's time limit: dibs edit {job['id']} -t 4h",
         )
     before = text_fields(job)
 
@@ -129,7 +129,7 @@ def text_fields(job: WholeJob) -> dict[str, object]:
 def text(job_id: int, values: Mapping[str, object]) -> str:
     """Return the text for the editor."""
     lines = [
-        f"# Job {job_id}. What you change is changed when you leave the editor; a line that you remove goes back",
+        f"# Job {job_id}. Changes take effect when you save and leave the editor. A line that you remove is reset",
         '# to its default. An empty text means none. after = ["12:done"]: done, any or end.',
         "",
         *(f"{name} = {_toml(value)}" for name, value in values.items()),

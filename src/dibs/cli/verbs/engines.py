@@ -15,7 +15,7 @@ from dibs.model import units
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "List where jobs can run: this machine, and clusters; their nodes and free GPUs."
+SUMMARY = "List where jobs can run: this machine and clusters, with nodes and free GPUs."
 USAGE = ("[OPTIONS] [NAME]",)
 OPTIONS: tuple[Option[object], ...] = (options.JSON,)
 EXAMPLES = ("dibs engines", "dibs engines lab", "dibs engines --json | jq '.engines[] | select(.state != \"ready\")'")

@@ -166,8 +166,8 @@ def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
         return [f"for job {gpu['reserved_for']}"]
     unused = gpu.get("unused_since") if gpu.get("is_idle") else None
     idle = [f"no use for {units.format_duration(screen.since_s(unused, now))}"] if unused else []
-    waits = [f"{gpu['waiters']} in the line"] if gpu["waiters"] and gpu["state"] != "free" else []
-    kept = [f"{gpu['kept_by']} leaves it to others"] if gpu.get("kept_by") else []
+    waits = [f"{gpu['waiters']} waiting"] if gpu["waiters"] and gpu["state"] != "free" else []
+    kept = [f"left free for others ({gpu['kept_by']})"] if gpu.get("kept_by") else []
     if gpu["state"] != "free" or not gpu["idle_since"]:
         return [*kept, *idle, *waits]
     age = units.format_duration(screen.since_s(gpu["idle_since"], now))
@@ -191,7 +191,7 @@ def _others(gpu: Gpu) -> list[str]:
     """Return further facts: faults, who blocks it, use without a lease, and a compute mode that prevents sharing."""
     blocked = gpu.get("blocked")
     blocker = f"{blocked['text']}: {blocked['fix'].rstrip('.')}" if blocked else None
-    mode = "for one process at a time (compute mode)" if gpu.get("compute_mode") == devices.EXCLUSIVE else None
+    mode = "one process at a time (compute mode)" if gpu.get("compute_mode") == devices.EXCLUSIVE else None
     found = [text for text in (gpu["fault"], blocker, gpu["drained"], gpu["settling"], gpu["foreign"], mode) if text]
     # The state is in the column before.
     return [text.removeprefix(f"{gpu['state']} ") for text in found]

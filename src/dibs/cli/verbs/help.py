@@ -124,8 +124,10 @@ def _row(word: str, meaning: str, width: int) -> list[str]:
 
 def named(option: Option[object]) -> str:
     """Return the names of an option and its value, as help and man page show them."""
-    between = "" if option.is_bare else " "
-    return ", ".join(option.names) + (f"{between}{option.metavar}" if option.metavar else "")
+    names = ", ".join(option.names)
+    if not option.metavar:
+        return names
+    return f"{names}[={option.metavar}]" if option.is_bare else f"{names} {option.metavar}"
 
 
 def explained(option: Option[object]) -> str:

@@ -51,7 +51,7 @@ SHELL = Option(
 PID = Option(("--pid",), "Hold the GPUs until this process of yours exits.", options.whole(1), "PID")
 RELEASE: Option[bool] = Option(("--release",), "Release the GPUs leased by this shell or by --pid PID.")
 EXTEND = Option(
-    ("--extend",), "Let a lease with --time last longer: that of this shell, or of --pid PID.", options.DURATION, "1h"
+    ("--extend",), "Extend a lease that has --time: of this shell, or of --pid PID.", options.DURATION, "1h"
 )
 NO_WAIT: Option[bool] = Option(("--no-wait",), "Exit with code 75 if the GPUs are not free now.")
 OPTIONS: tuple[Option[object], ...] = (

@@ -40,10 +40,12 @@ SIZE = Option(("--gpus-per-box",), "GPUs of each machine. Default: 8.", options.
 EVICTABLE = Option(
     ("--evictable",), "Make this share of the jobs that run 4 hours or longer evictable.", _fraction(0, 1), "0.6"
 )
-NO_LIMITS: Option[bool] = Option(("--no-limits",), "Ignore time limits; without it, missing ones are made up.")
-SEED = Option(("--seed",), "Number that decides all random choices. Default: 0.", options.whole(0), "N")
+NO_LIMITS: Option[bool] = Option(
+    ("--no-limits",), "Ignore time limits. Without this option, missing limits are invented."
+)
+SEED = Option(("--seed",), "Random seed. Default: 0.", options.whole(0), "N")
 LOAD = Option(
-    ("--load",), "Leave out jobs at random, or submit them faster, to offer this load.", _fraction(0.01, 10), "0.8"
+    ("--load",), "Leave out jobs at random, or submit them faster, to reach this load.", _fraction(0.01, 10), "0.8"
 )
 HISTORY: Option[bool] = Option(("--from-history",), "Use the finished jobs of your own queue as the trace.")
 SVG = Option(("--svg",), "Write a picture to this file.", options.PATH, "FILE")
@@ -144,7 +146,7 @@ def _read(path: Path) -> list[TraceJob]:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
             return traces.read(lines)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text or not whole"
+        reason = getattr(error, "strerror", None) or "it is not text, or incomplete"
         raise UserError(f"cannot read {options.shown(str(path))}: {reason}.", traces.HELP) from None
 
 

@@ -19,7 +19,7 @@ from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "Watch and control GPUs and jobs on the whole terminal; ? shows the keys."
+SUMMARY = "Watch and control GPUs and jobs on the full screen; ? lists the keys."
 USAGE = ("[OPTIONS]",)
 OPTIONS: tuple[Option[object], ...] = ()
 EXAMPLES = ("dibs top",)

@@ -29,23 +29,23 @@ class EngineSettings:
     """One cluster, as `[engines.NAME]` describes it; `problem` says what is still missing."""
 
     name: str
-    kind: str = key(kinds.one_of(KINDS), "What operates the cluster: slurm or ray.", "")
+    kind: str = key(kinds.one_of(KINDS), "Type of the cluster: slurm or ray.", "")
     shared: Path | None = key(kinds.PATH, "A folder of yours that all nodes see under this path, for logs and results.")
     options: str = key(kinds.ANY_TEXT, 'Options for every job there, such as "-p gpu -A lab" for sbatch.', "")
-    python: str = key(kinds.ANY_TEXT, "The Python on the nodes, 3.9 or newer; empty for the daemon's own.", "")
-    address: str = key(kinds.ANY_TEXT, "Of Ray: the address of its dashboard, such as http://127.0.0.1:8265.", "")
-    token_file: Path | None = key(kinds.PATH, "Of Ray: the file with its token; needed beyond this machine.")
+    python: str = key(kinds.ANY_TEXT, "Python on the nodes, 3.9 or newer; empty for the daemon's own.", "")
+    address: str = key(kinds.ANY_TEXT, "Ray: address of its dashboard, such as http://127.0.0.1:8265.", "")
+    token_file: Path | None = key(kinds.PATH, "Ray: file with its token; required if it is not on this machine.")
     #: Empty: the first of the modes.
     broker: str = key(
-        kinds.one_of(BROKER_MODES), "Of Ray: jobs that go through a broker: auto (short ones), always, never.", ""
+        kinds.one_of(BROKER_MODES), "Ray: jobs that go through a broker: auto (short ones), always or never.", ""
     )
-    conf: Path | None = key(kinds.PATH, "Of Slurm: the slurm.conf of this cluster; empty for the machine's own.")
+    conf: Path | None = key(kinds.PATH, "Slurm: slurm.conf of this cluster; empty for the machine's own.")
     #: None: as `engines.slurm` says.
     reuse: float | None = key(
         kinds.DURATION,
-        "Of Slurm: for how long a task of an array takes further jobs of it; 20s by default, 0s for never.",
+        "Slurm: how long a task of an array takes further jobs of it. Default: 20s; 0s for never.",
     )
-    max_sent: int = key(kinds.COUNT, "The most jobs that wait or run there at once; 1000 by default.", 1000)
+    max_sent: int = key(kinds.COUNT, "Maximum number of jobs that wait or run there. Default: 1000.", 1000)
 
     @property
     def problem(self) -> str | None:
@@ -63,7 +63,7 @@ class ProjectSettings:
 
     name: str
     #: Empty: that of the setting `engine`.
-    engine: str = key(kinds.ANY_TEXT, "The engine for the project's jobs that name none.", "")
+    engine: str = key(kinds.ANY_TEXT, "Engine of the project's jobs that name none.", "")
 
 
 def _engine(name: str, values: dict[str, Any]) -> EngineSettings:

@@ -14,9 +14,9 @@ from dibs.errors import UserError
 from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 
-SUMMARY = "List the groups of jobs; limit how many of a group run at once, or pause one."
+SUMMARY = "List groups of jobs; limit how many jobs of a group run at a time, or pause it."
 USAGE = ("[list] [--json]", "set NAME -j N", "unset NAME", "pause NAME", "resume NAME")
-AT_ONCE = Option(("-j", "--jobs"), "How many jobs of the group run at once.", job_options.AT_ONCE.kind, "N")
+AT_ONCE = Option(("-j", "--jobs"), "Maximum number of jobs of the group at a time.", job_options.AT_ONCE.kind, "N")
 OPTIONS: tuple[Option[object], ...] = (AT_ONCE, options.JSON)
 EXAMPLES = (
     "dibs group set night -j 2",
@@ -67,14 +67,14 @@ def _told(answer: NamedGroups, name: str) -> str:
     group = next((each for each in answer["groups"] if each["name"] == name), None)
     if group is None:
         return "no limit"
-    limit = "no limit" if group["at_once"] is None else f"at most {group['at_once']} at once"
+    limit = "no limit" if group["at_once"] is None else f"at most {group['at_once']} at a time"
     return f"{limit}{', paused' if group['paused'] else ''}"
 
 
 def _print(answer: NamedGroups, args: Args) -> None:
     view = screen.of(sys.stdout, args)
     if not answer["groups"]:
-        screen.say("no group has a limit or a job that is not finished.")
+        screen.say("no group has a limit or unfinished jobs.")
         return
     rows = [
         [

@@ -23,17 +23,18 @@ from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 from dibs.system import settings
 
-SUMMARY = "Reserve GPUs for a time to come; list and cancel reservations."
+SUMMARY = "Reserve GPUs for a future time; list and cancel reservations."
 USAGE = ("-g N --from TIME --for DURATION [OPTIONS]", "[list] [--json]", "cancel ID...")
-FROM = Option(
-    ("--from",), "When it begins: 18:00, fri 18:00, now+2h or 2026-11-20T18:00.", job_options.BEGIN.kind, "TIME"
-)
-FOR = Option(("--for",), "How long it lasts; a user's own at most 24h.", options.DURATION, "12h")
-USER = Option(("--user",), "For whom; only root reserves for somebody else.", options.TEXT, "USER")
+FROM = Option(("--from",), "Start time: 18:00, fri 18:00, now+2h or 2026-11-20T18:00.", job_options.BEGIN.kind, "TIME")
+FOR = Option(("--for",), "Duration: at most 24h, unless root reserves.", options.DURATION, "12h")
+USER = Option(("--user",), "Reserve for this user (root only).", options.TEXT, "USER")
 EVERY = Option(
-    ("--every",), "Repeat it each day or week, for a course.", options.one_of(*reservations.PERIODS), "day|week"
+    ("--every",),
+    "Repeat it every day or week, for example for a course.",
+    options.one_of(*reservations.PERIODS),
+    "day|week",
 )
-NAME = Option(("--name",), "What it is for.", options.TEXT, "TEXT")
+NAME = Option(("--name",), "Purpose, shown to other users.", options.TEXT, "TEXT")
 OPTIONS: tuple[Option[object], ...] = (
     job_options.GPUS, job_options.GPU_IDS, FROM, FOR, USER, EVERY, NAME, options.JSON,
 )  # fmt: skip
@@ -56,7 +57,7 @@ def main(args: Args) -> int:
         )
     for option in OPTIONS:
         if action and option is not options.JSON and args.has(option):
-            raise UserError(f"{option.names[-1]} makes a reservation; it means nothing with `reserve {action}`.")
+            raise UserError(f"{option.names[-1]} makes a reservation; it has no effect with `reserve {action}`.")
     values = settings.load(os.environ)
     inventory = lease_request.inventory_now(values)
     place = device_lease.folder()
@@ -80,13 +81,15 @@ def main(args: Args) -> int:
 def _wanted(args: Args, inventory: Inventory) -> Wanted:
     begin, for_s = args.get(FROM), args.get(FOR)
     if begin is None or not for_s:
-        raise UserError("reserve expected --from TIME and --for DURATION.", 'As in --from "fri 18:00" --for 12h.')
+        raise UserError(
+            "reserve expected --from TIME and --for DURATION.", 'For example: --from "fri 18:00" --for 12h.'
+        )
     count, gpu_ids = args.get(job_options.GPUS), args.get(job_options.GPU_IDS)
     job_options.check_count(count, gpu_ids, None)
     chosen = feasibility.resolve(gpu_ids or (), "--gpu-ids", inventory)
     if count is not None and count.gpu_type:
         raise UserError(
-            f'reserve expected a count of GPUs, got "{count.gpus}:{count.gpu_type}".', "Name them: --gpu-ids."
+            f'reserve expected a count of GPUs, got "{count.gpus}:{count.gpu_type}".', "Choose GPUs with --gpu-ids."
         )
     many = reservation.check_count(count.gpus if count else len(chosen) or 1)
     name = (args.get(NAME) or "")[: reservations.LONGEST_NAME]

@@ -21,10 +21,10 @@ from dibs.submission.options import Args, Kind, Option
 SUMMARY = "Show GPU-hours by user, project, group, sweep or day: held, used, wasted and waited."
 USAGE = ("[OPTIONS]",)
 BY = Option(
-    ("--by",), "What to sum by. Default: user.", options.one_of("user", "project", "group", "sweep", "day"),
+    ("--by",), "Sum by this. Default: user.", options.one_of("user", "project", "group", "sweep", "day"),
     "user|project|group|sweep|day",
 )  # fmt: skip
-SINCE = Option(("--since",), "How far back, in days. Default: 30d.", options.DURATION, "30d")
+SINCE = Option(("--since",), "Length of the period until now, in days. Default: 30d.", options.DURATION, "30d")
 
 
 def _read_month(text: str) -> date:
@@ -33,7 +33,7 @@ def _read_month(text: str) -> date:
 
 
 MONTH = Option(
-    ("--month",), "A summary of one month as text to mail: 2026-11.", Kind("a month such as 2026-11", _read_month),
+    ("--month",), "Print a text summary of one month: 2026-11.", Kind("a month such as 2026-11", _read_month),
     "YYYY-MM",
 )  # fmt: skip
 CSV: Option[bool] = Option(("--csv",), "Print comma-separated values.")
@@ -82,14 +82,14 @@ def main(args: Args) -> int:
     """Print the sums as a table, as text, as CSV or as JSON."""
     options.refuse_words("usage", args)
     if args.has(CSV) and args.has(options.JSON):
-        raise UserError("--csv and --json are two formats.", "Leave one of them out.")
+        raise UserError("expected --csv or --json, got both.", "Leave one of them out.")
     month = args.get(MONTH)
     if month is not None and (args.has(SINCE) or args.has(BY)):
         raise UserError("--month is a summary of one month.", "Leave --since and --by out.")
     today = date.today()
     first, last = _month_bounds(month) if month else (today - timedelta(days=_days(args) - 1), today)
     if first > today:
-        raise UserError(f"--month expected a month that has begun, got {first:%Y-%m}.")
+        raise UserError(f"--month expected this month or an earlier one, got {first:%Y-%m}.")
     days = (today - first).days + 1
     if days > MOST_DAYS:
         raise UserError(f"expected at most {MOST_DAYS} days, got {days}.")
@@ -154,7 +154,7 @@ def _print(found: Sequence[Row], by: str, args: Args) -> None:
         writer.writerows([cell if cell != UNKNOWN else "" for cell in _cells(row)] for row in found)
         return
     if not found:
-        screen.say("nobody had a GPU in that time.")
+        screen.say("no GPU was leased in that time.")
         return
     titles = (by.upper(), "HELD", "USED", "WASTED", "WAITED", "JOBS")
     columns = [Column(title, is_right=number > 0) for number, title in enumerate(titles)]
