@@ -14,7 +14,7 @@ def states(bench: Bench, ids: list[int]) -> list[str]:
 
 
 def test_a_group_runs_no_more_jobs_than_its_limit_and_can_be_paused(bench: Bench) -> None:
-    assert bench.cli("group", "set", "night", "-j", "1").stdout == "group night: at most 1 at a time\n"
+    assert bench.cli("group", "set", "night", "-j", "1").stdout == "group night: at most 1 at once\n"
     ids = [int(bench.cli("add", "--group", "night", *LONG).stdout) for _ in range(2)]
     other = int(bench.cli("add", *LONG).stdout)
     for job_id in (ids[0], other):
@@ -27,7 +27,7 @@ def test_a_group_runs_no_more_jobs_than_its_limit_and_can_be_paused(bench: Bench
         {"name": "default", "at_once": None, "paused": False, "active": 1, "waiting": 0},
         {"name": "night", "at_once": 1, "paused": False, "active": 1, "waiting": 1},
     ]
-    assert bench.cli("group", "pause", "night").stdout == "group night: at most 1 at a time, paused\n"
+    assert bench.cli("group", "pause", "night").stdout == "group night: at most 1 at once, paused\n"
     bench.cli("group", "unset", "night")
     assert json.loads(bench.cli("why", "--json", str(ids[1])).stdout)["reason"] == "the group night is paused"
     assert bench.cli("group", "resume", "night").stdout == "group night: no limit\n"

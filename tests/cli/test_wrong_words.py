@@ -137,6 +137,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["add", "no-such-program", "x"], 2, 'Quote a command that needs a shell: dibs add "no-such-program ..."'),
     (["add", "cd", "x"], 2, "built into the shell"),
     (["add", "ll"], 2, "command not found: ll (shell aliases and functions do not work here)"),
+    (["add", "true 1", "-g", "2"], 2, 'true 1; options come before the command: dibs add -g 2 "true 1"'),
+    (["reserve", "-g", "1"], 2, "reserve expected --from TIME and --for DURATION. For example: --from"),
     (["lease", "no-such-program"], 127, 'command not found: no-such-program.'),
     # -- one job where there are two; two where there is one --
     (["log", "all"], 2, "log expected one job, got 2: 1, 2."),

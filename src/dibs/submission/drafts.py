@@ -280,6 +280,10 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
         why = f'; it is built into the shell. Quote the command: dibs {verb} "{line} && ..."'
     elif program.startswith("-"):
         why = "; options come before the command."
+    elif " " in program and len(words) > 1 and words[1].startswith("-"):
+        # A quoted command line, and options that were typed after it.
+        after = options.shown(" ".join(words[1:]))
+        why = f'; options come before the command: dibs {verb} {after} "{shown}"'
     elif program.isdigit() and any(args.has(option) for option in job_options.AFTERS):
         why = f"; separate several jobs with commas: --after 1,{shown}"
     elif program.endswith(".py") and os.path.isfile(os.path.join(cwd, program)):

@@ -67,7 +67,7 @@ def _told(answer: NamedGroups, name: str) -> str:
     group = next((each for each in answer["groups"] if each["name"] == name), None)
     if group is None:
         return "no limit"
-    limit = "no limit" if group["at_once"] is None else f"at most {group['at_once']} at a time"
+    limit = "no limit" if group["at_once"] is None else f"at most {group['at_once']} at once"
     return f"{limit}{', paused' if group['paused'] else ''}"
 
 

@@ -49,7 +49,8 @@ ACTIONS = ("list", "cancel")
 
 def main(args: Args) -> int:
     """Make a reservation, list all, or cancel some."""
-    action, *rest = args.words or ("" if args.has(FROM) or args.has(FOR) else "list",)
+    makes_one = any(args.has(option) for option in OPTIONS if option is not options.JSON)
+    action, *rest = args.words or ("" if makes_one else "list",)
     if action and action not in ACTIONS:
         got = options.shown(action)
         raise UserError(
