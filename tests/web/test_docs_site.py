@@ -17,7 +17,7 @@ from playwright.sync_api import Browser
 from dibs.version import __version__
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("index", "troubleshooting", "verbs", "sweeps", "decisions/index")
+PAGES = ("index", "troubleshooting", "verbs", "sweeps", "performance", "security", "notebooks", "decisions/index")
 
 
 @pytest.fixture(scope="module")
@@ -55,5 +55,5 @@ def test_the_search_finds_a_page(address: str, browser: Browser) -> None:
     page.wait_for_url(f"**/{__version__}/index.html")
     page.get_by_role("textbox", name="Search").click()
     page.keyboard.type("EADDRINUSE")
-    page.locator(".md-search-result a", has_text="Several processes, one address").first.wait_for()
+    page.locator(".md-search-result a", has_text="Address already in use").first.wait_for()
     page.close()
