@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dibs.client import connection, daemon_process, machine_limits, queries
+from dibs.client import connection, daemon_process, forgeries, machine_limits, queries
 from dibs.client.answers import Gpus
 from dibs.devices import probe
 from dibs.engines.job_files import JobFiles
 from dibs.errors import DibsError, UserError
 from dibs.jobqueue import turns
-from dibs.leases import blockers, forgeries, prepared_folder
+from dibs.leases import blockers, prepared_folder
 from dibs.model import units
 from dibs.model.devices import Inventory
 from dibs.store import copies, custody, marker

@@ -36,9 +36,11 @@ class Wanted:
 
 def make(place: Folder, inventory: Inventory, wanted: Wanted, now_s: float) -> Reservation:
     """Write a reservation and return it; raise an error that says what is in the way."""
-    uid = _uid(wanted.user)
+    uid = uid_of(wanted.user)
     _check_bounds(wanted, now_s)
+    reservations.remove_ended(place, now_s)
     known = reservations.read_all(place, now_s)
+    _check_number([one for one in known if one.owner == os.geteuid()])
     draft = Reservation(0, os.geteuid(), uid, (), wanted.from_s, wanted.for_s, wanted.every, wanted.name, now_s)
     others = [one for one in known if overlaps(one, draft, now_s)]
     _check_quota(place, inventory, wanted, [one for one in others if one.owner == os.geteuid()])
@@ -47,8 +49,8 @@ def make(place: Folder, inventory: Inventory, wanted: Wanted, now_s: float) -> R
     return draft
 
 
-def _uid(user: str | None) -> int:
-    """Return for whom it is: only root reserves for somebody else."""
+def uid_of(user: str | None) -> int:
+    """Return whose reservation is meant; only root has to do with those of somebody else."""
     if user is None:
         return os.geteuid()
     try:
@@ -70,6 +72,16 @@ def _check_bounds(wanted: Wanted, now_s: float) -> None:
     if wanted.from_s > now_s + reservations.AHEAD_S:
         most = f"{reservations.AHEAD_S / 86400:g} days"
         raise Impossible(f"--from: a user reserves {most} ahead at most.", "Root may reserve further ahead.")
+
+
+def _check_number(own: Sequence[Reservation]) -> None:
+    """Refuse a reservation that readers would not count."""
+    if os.geteuid() != 0 and len(own) >= reservations.MOST_OF_USER:
+        ids = ", ".join(str(one.number) for one in own)
+        raise Impossible(
+            f"you have {len(own)} reservations ({ids}), and a user may have {reservations.MOST_OF_USER}.",
+            "Cancel one: `dibs reserve cancel ID`.",
+        )
 
 
 def overlaps(one: Reservation, other: Reservation, now_s: float) -> bool:
@@ -140,14 +152,17 @@ def _told(others: Sequence[Reservation], now_s: float) -> str:
     return "; ".join(told)
 
 
-def find(place: Folder, number: int, now_s: float) -> Reservation:
-    """Return a reservation that we may cancel; raise an error otherwise."""
+def find(place: Folder, number: int, now_s: float, user: str | None = None) -> Reservation:
+    """Return a reservation that we may cancel, only of `user` if one is named; raise an error otherwise."""
     found = [one for one in reservations.read_all(place, now_s) if one.number == number]
+    if user is not None:
+        uid = uid_of(user)
+        found = [one for one in found if one.uid == uid]
     mine = [one for one in found if os.geteuid() in (one.owner, 0)]
     if len(mine) > 1:
-        # Only for root, and only if somebody chose the number by hand.
-        paths = " or ".join(reservations.path_of(place, one.owner, one.number) for one in mine)
-        raise Conflict(f"{len(mine)} reservations have the number {number}.", f"Remove the right one: {paths}")
+        # Only for root: after a reboot, or if somebody chose the number by hand.
+        names = " and ".join(sorted(one.user for one in mine))
+        raise Conflict(f"{len(mine)} reservations have the number {number}, of {names}.", "Say whose: add --user.")
     if mine:
         return mine[0]
     if found:

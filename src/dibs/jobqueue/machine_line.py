@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from dibs.leases import (
     allowances,
@@ -19,6 +20,7 @@ from dibs.leases import (
     evictable_marks,
     fair_shares,
     holders,
+    reservation_copies,
     reservations,
     rules_file,
     tickets,
@@ -213,6 +215,10 @@ class MachineLine:
         if own:
             with usage_records.OwnRecord(self.folder) as record:
                 record.restore(own)
+
+    def restore_reservations(self, home: Path) -> None:
+        """Put back our reservations that the lease folder lost in a reboot."""
+        reservation_copies.restore(self.folder, str(home), time.time())
 
     def positions(self, line: Sequence[Collector]) -> dict[str, Position]:
         """Return where we, under an empty name, and those in the line stand in the order between users."""

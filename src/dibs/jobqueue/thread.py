@@ -121,6 +121,7 @@ class QueueThread:
         self.project_hours: Mapping[str, float] = {}
         self._looks_at_hours = False
         self.line.restore(self.store.people_days(0))
+        self._restore_reservations()
         self._ballast = Ballast(self.files.home)
         self._is_over = False
         #: The last logged loss of the database.
@@ -507,8 +508,16 @@ class QueueThread:
         try:
             if self.line.observe():
                 self.store.keep_people(self.line.people_days())
+                self._restore_reservations()
         except (OSError, MachineError) as error:
             log.error("the record of device time: %s", error)
+
+    def _restore_reservations(self) -> None:
+        """Put back reservations that the lease folder lost; a failure here costs nobody a job."""
+        try:
+            self.line.restore_reservations(self.files.home)
+        except (OSError, MachineError) as error:
+            log.error("reservations: %s", error)
 
     def _stand(self, placement: Placement) -> None:
         """Update our place in the line and watch obstacles; a failure here only delays a wake-up."""

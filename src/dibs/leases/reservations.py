@@ -2,6 +2,8 @@
 
     .dibs-reserve-UID-ID   0644  made by the user who reserves; only root reserves for another user
 
+Those of root are in a folder of root, too, which a reboot does not empty (`reservation_copies`).
+
 Only a file that its user alone can have written counts, within bounds, and of two for the same device and time the one
 of root or the earlier one. Until a reservation begins, everybody may use its devices for what ends before that; then
 only its user may take them. Devices that stay unused are released. Nothing that runs is ended.
@@ -15,9 +17,9 @@ import os
 import time
 
 from dibs.leases import holders, rules_file, served_records
-from dibs.model import units
+from dibs.model import lab_rules, units
 from dibs.system import locks, users
-from dibs.system.lean import record
+from dibs.system.lean import closing_fd, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ PERIODS = {"day": 1, "week": 7}
 LONGEST_NAME = 60
 #: Readable for all. The sticky bit keeps systemd-tmpfiles from deleting it.
 MODE = 0o1644
+#: Root's folder, below / or below the folder in which the lease folder was prepared.
+ROOTS_FOLDER = "/var/lib/dibs"
 
 
 @record
@@ -54,8 +58,9 @@ class Reservation:
     #: "day" or "week", or empty: once.
     every: str = ""
     name: str = ""
-    #: When the file was made.
+    #: When it was made; when its file was, which nobody can set and which is later after a reboot.
     made_s: float = 0.0
+    filed_s: float = 0.0
 
     @property
     def user(self) -> str:
@@ -102,7 +107,7 @@ def read_all(place: Folder, now_s: float) -> list[Reservation]:
     counts: dict[int, int] = {}
     for owner, number in sorted(_numbers(place)):
         # Before counting: anybody can plant files in the name of another.
-        if not served_records.is_sound(path_of(place, owner, number), owner):
+        if not any(served_records.is_sound(path, owner) for path in _paths(place, owner, number)):
             continue
         counts[owner] = counts.get(owner, 0) + 1
         if counts[owner] > MOST_OF_USER and owner != 0:
@@ -115,8 +120,31 @@ def read_all(place: Folder, now_s: float) -> list[Reservation]:
 
 def _numbers(place: Folder) -> set[tuple[int, int]]:
     """Return the owners and numbers in the names of all files."""
-    words = (name[len(RESERVE) :].split("-") for name in locks.names(place, RESERVE))
+    words = [name[len(RESERVE) :].split("-") for name in (*locks.names(place, RESERVE), *_names_of_root(place))]
     return {(int(two[0]), int(two[1])) for two in words if len(two) == 2 and all(map(units.is_whole, two))}
+
+
+def roots_folder(place: Folder) -> str | None:
+    """Return root's folder for a lease folder; None: root has none beside a folder of tests."""
+    tree = lab_rules.tree_of(place.path)
+    return None if tree is None else tree + ROOTS_FOLDER
+
+
+def _names_of_root(place: Folder) -> list[str]:
+    """Return the names of the files of root that a reboot leaves."""
+    folder = roots_folder(place)
+    try:
+        names = os.listdir(folder) if folder else []
+    except OSError:
+        return []
+    return [name for name in names if name.startswith(f"{RESERVE}0-")]
+
+
+def _paths(place: Folder, owner: int, number: int) -> list[str]:
+    """Return where the file of a reservation may be."""
+    folder = roots_folder(place) if owner == 0 else None
+    paths = [path_of(place, owner, number)]
+    return [*paths, f"{folder}/{RESERVE}{owner}-{number}"] if folder else paths
 
 
 def _is_near(one: Reservation, window: tuple[float, float], now_s: float) -> bool:
@@ -125,24 +153,36 @@ def _is_near(one: Reservation, window: tuple[float, float], now_s: float) -> boo
 
 
 def _read(place: Folder, owner: int, number: int) -> Reservation | None:
+    for path in _paths(place, owner, number):
+        found = locks.read_small(path, size=MOST_BYTES)
+        if found is not None and served_records.flaw(found[0], owner) is None:
+            one = parse(found[1], owner, number)
+            if one is not None:
+                one.filed_s = found[0].st_ctime
+                # Who says an earlier time only ends a repetition sooner.
+                one.made_s = min(one.made_s or one.filed_s, one.filed_s)
+                return one
+    return None
+
+
+def parse(text: str, owner: int, number: int) -> Reservation | None:
+    """Return what a file of this owner says; None if it says nothing that counts."""
     import json
 
-    found = locks.read_small(path_of(place, owner, number), size=MOST_BYTES)
-    if found is None or served_records.flaw(found[0], owner) is not None:
-        return None
     try:
-        said = json.loads(found[1])
+        said = json.loads(text)
         devices = tuple([holders.checked(device) for device in said["devices"]])[:MOST_DEVICES]
         uid = int(said["uid"]) if owner == 0 else owner
         times = float(said["from"]), float(said["for"])
         # It is shown to others, on terminals too.
         name = "".join(char if char.isprintable() else "?" for char in str(said["name"])[:LONGEST_NAME])
-        one = Reservation(number, owner, uid, devices, *times, str(said["every"]), name)
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        # Earlier releases did not write when it was made.
+        made_s = float(said.get("made", 0.0))
+        one = Reservation(number, owner, uid, devices, *times, str(said["every"]), name, made_s)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
-    one.made_s = found[0].st_ctime
     is_sane = devices and 0 < one.from_s < 1e11 and 0 < one.for_s < 1e9 and one.every in ("", *PERIODS)
-    return one if is_sane and (owner == 0 or one.for_s <= LONGEST_S) else None
+    return one if is_sane and 0 <= made_s < 1e11 and (owner == 0 or one.for_s <= LONGEST_S) else None
 
 
 def kept(
@@ -152,7 +192,7 @@ def kept(
     wanted = {*devices}
     all_times: list[tuple[str, Closure]] = []
     # Dibs makes no two for the same device and time; who writes a file by hand is served last.
-    for one in sorted(found, key=lambda one: (one.owner != 0, one.made_s, one.number)):
+    for one in sorted(found, key=lambda one: (one.owner != 0, one.filed_s, one.number)):
         window = one.window(now_s)
         if window is not None:
             new = Closure(*window, one)
@@ -175,9 +215,12 @@ def _unused(
     place: Folder, begun: Collection[tuple[str, float]], now_s: float, unused_for_s: float
 ) -> set[tuple[str, float]]:
     """Return those devices and begins of reservations since which the device was free for too long."""
-    # Taking and releasing a device sets the time of its file.
+    # Taking and releasing a device sets the time of its file. A boot ends all use, and removes the file.
     used_s = holders.used_at(place, {device for device, _ in begun})
-    idle = {(device, start_s) for device, start_s in begun if now_s - max(start_s, used_s[device]) >= unused_for_s}
+    boot_s = time.time() - locks.boot_ns() / 1e9
+    idle = {
+        (device, start_s) for device, start_s in begun if now_s - max(start_s, used_s[device], boot_s) >= unused_for_s
+    }
     held = holders.held(place, sorted({device for device, _ in idle}))
     return {(device, start_s) for device, start_s in idle if device not in held}
 
@@ -241,32 +284,64 @@ def next_change_s(found: Iterable[Reservation], now_s: float, unused_for_s: floa
 
 def make(place: Folder, wanted: Reservation) -> int:
     """Write a reservation of this user; return its number."""
-    import json
-
-    said = {
-        "uid": wanted.uid, "from": wanted.from_s, "for": wanted.for_s, "every": wanted.every, "name": wanted.name,
-        "devices": list(wanted.devices),
-    }  # fmt: skip
-    used = {name.rpartition("-")[2] for name in locks.names(place, RESERVE)}
-    number = next(number for number in range(1, len(used) + 2) if str(number) not in used)
-    temporary, fd = locks.make_temporary(place, place.line_path)
+    remove_ended(place, time.time())
+    number = free_number(place)
     try:
-        os.pwrite(fd, json.dumps(said).encode("ascii"), 0)
-        os.fchmod(fd, MODE)
-        os.rename(temporary, path_of(place, os.geteuid(), number))
+        write(path_of(place, os.geteuid(), number), wanted)
     except OSError as error:
-        os.unlink(temporary)
         raise locks.unusable(place, "keep a reservation in", error) from error
-    finally:
-        os.close(fd)
     return number
 
 
+def free_number(place: Folder) -> int:
+    """Return the lowest number that no reservation has."""
+    used = used_numbers(place)
+    return next(number for number in range(1, len(used) + 2) if number not in used)
+
+
+def used_numbers(place: Folder) -> set[int]:
+    """Return the numbers of all reservations."""
+    return {number for _, number in _numbers(place)}
+
+
+def remove_ended(place: Folder, now_s: float) -> None:
+    """Remove this user's reservations that are over: they would count among those that a user may have."""
+    me = os.geteuid()
+    for owner, number in _numbers(place):
+        one = _read(place, owner, number) if owner == me else None
+        if one is not None and one.window(now_s) is None:
+            cancel(place, one)
+
+
+def write(path: str, one: Reservation) -> None:
+    """Write a reservation as a file that all users can read, at once and as a whole; raise OSError if we cannot."""
+    import json
+
+    said = {
+        "uid": one.uid, "from": one.from_s, "for": one.for_s, "every": one.every, "name": one.name,
+        "devices": list(one.devices), "made": one.made_s,
+    }  # fmt: skip
+    temporary = f"{os.path.dirname(path)}/.dibs-new-{os.urandom(8).hex()}"
+    with closing_fd(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | locks.OPEN_FLAGS, 0o600)) as fd:
+        try:
+            os.pwrite(fd, json.dumps(said).encode("ascii"), 0)
+            os.fchmod(fd, MODE)
+            os.fsync(fd)
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+
+
 def path_of(place: Folder, owner: int, number: int) -> str:
-    """Return the path of a reservation."""
+    """Return the path of a reservation in the lease folder."""
     return place.line_file(f"{RESERVE}{owner}-{number}")
 
 
 def cancel(place: Folder, one: Reservation) -> None:
     """Remove a reservation; raise OSError if we may not."""
-    os.unlink(path_of(place, one.owner, one.number))
+    for path in _paths(place, one.owner, one.number):
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            continue

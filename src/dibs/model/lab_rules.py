@@ -120,8 +120,14 @@ def _first(name: str, own: Quota, classes: Iterable[Quota], default: Quota) -> A
 
 def site_file(lease_dir: str | None) -> str:
     """Return root's file for a lease folder: the one of the tree in which the folder was prepared."""
-    is_apart = lease_dir is not None and lease_dir.endswith(PREPARED)
-    return f"{lease_dir[: -len(PREPARED)]}{SITE_FILE}" if lease_dir and is_apart else SITE_FILE
+    return f"{tree_of(lease_dir) or ''}{SITE_FILE}"
+
+
+def tree_of(lease_dir: str | None) -> str | None:
+    """Return the folder that takes the place of / for a lease folder, mostly empty; None: it is in no such tree."""
+    if lease_dir is not None and lease_dir.endswith(PREPARED):
+        return lease_dir[: -len(PREPARED)]
+    return "" if lease_dir in (None, "/tmp") else None
 
 
 def merged(site: object, own: object) -> Rules:

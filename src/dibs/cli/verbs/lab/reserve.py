@@ -11,10 +11,10 @@ from typing import Any
 from dibs.cli import screen
 from dibs.cli.screen import Column
 from dibs.client import connection, queries
-from dibs.errors import UserError
+from dibs.errors import DibsError, UserError
 from dibs.foreground import lease_request, reservation
 from dibs.foreground.reservation import Wanted
-from dibs.leases import device_lease, reservations
+from dibs.leases import device_lease, reservation_copies, reservations
 from dibs.leases.reservations import Reservation
 from dibs.model import serialization, units
 from dibs.model.devices import DeviceId, Inventory
@@ -24,10 +24,10 @@ from dibs.submission.options import Args, Option
 from dibs.system import settings
 
 SUMMARY = "Reserve GPUs for a future time; list and cancel reservations."
-USAGE = ("-g N --from TIME --for DURATION [OPTIONS]", "[list] [--json]", "cancel ID...")
+USAGE = ("-g N --from TIME --for DURATION [OPTIONS]", "[list] [--json]", "cancel ID... [--user USER]")
 FROM = Option(("--from",), "Start time: 18:00, fri 18:00, now+2h or 2026-11-20T18:00.", job_options.BEGIN.kind, "TIME")
 FOR = Option(("--for",), "Duration: at most 24h, unless root reserves.", options.DURATION, "12h")
-USER = Option(("--user",), "Reserve for this user (root only).", options.TEXT, "USER")
+USER = Option(("--user",), "Reserve for this user, or cancel theirs (root only).", options.TEXT, "USER")
 EVERY = Option(
     ("--every",),
     "Repeat it every day or week, for example for a course.",
@@ -57,17 +57,21 @@ def main(args: Args) -> int:
             f'reserve expected list, cancel ID, or --from and --for, got "{got}".', "See `dibs reserve --help`."
         )
     for option in OPTIONS:
-        if action and option is not options.JSON and args.has(option):
+        is_fit = option is options.JSON or (action == "cancel" and option is USER)
+        if action and not is_fit and args.has(option):
             raise UserError(f"{option.names[-1]} makes a reservation; it has no effect with `reserve {action}`.")
     values = settings.load(os.environ)
     inventory = lease_request.inventory_now(values)
-    place = device_lease.folder()
+    place, queue = device_lease.folder(), connection.connect(os.environ)
+    if reservation_copies.restore(place, str(queue.home), time.time()):
+        _wake_daemon(queue)
     if action == "cancel":
-        return _cancel(place, rest)
+        return _cancel(place, queue, rest, args.get(USER))
     if action == "list":
         return _list(place, inventory, args)
     made = reservation.make(place, inventory, _wanted(args, inventory), time.time())
-    _wake_daemon()
+    _keep(place, queue, made)
+    _wake_daemon(queue)
     if args.has(options.JSON):
         screen.print_json(_json(made, inventory, time.time()))
     else:
@@ -77,6 +81,16 @@ def main(args: Args) -> int:
         print(made.number)
         screen.say(f"GPU {indices} reserved from {reservations.moment(begin)} to {reservations.moment(end)}{every}")
     return 0
+
+
+def _keep(place: device_lease.Folder, queue: connection.Client, made: Reservation) -> None:
+    """Write the copy that outlives a reboot; without it the reservation still counts until then."""
+    try:
+        if os.geteuid() != 0 or reservations.roots_folder(place) is None:
+            queue.prepare_home()
+        reservation_copies.keep(place, str(queue.home), made)
+    except (OSError, DibsError) as error:
+        screen.say(f"a reboot will remove it, because a copy could not be written: {error}")
 
 
 def _wanted(args: Args, inventory: Inventory) -> Wanted:
@@ -97,21 +111,20 @@ def _wanted(args: Args, inventory: Inventory) -> Wanted:
     return Wanted(many, begin.timestamp(), for_s, chosen, args.get(USER), args.get(EVERY) or "", screen.clean(name))
 
 
-def _wake_daemon() -> None:
+def _wake_daemon(queue: connection.Client) -> None:
     """Let our daemon, if one runs, set a timer for it; it would notice by itself within half a minute."""
-    queue = connection.connect(os.environ)
     if queries.identity(queue) is not None:
         queue.post("/v1/settings/reload", {})
 
 
-def _cancel(place: device_lease.Folder, words: list[str]) -> int:
+def _cancel(place: device_lease.Folder, queue: connection.Client, words: list[str], user: str | None) -> int:
     if not words or not all(map(units.is_whole, words)):
         raise UserError(f'reserve cancel expected numbers of reservations, got "{options.shown(" ".join(words))}".')
-    found = [reservation.find(place, int(word), time.time()) for word in words]
+    found = [reservation.find(place, int(word), time.time(), user) for word in words]
     for one in found:
-        reservations.cancel(place, one)
+        reservation_copies.cancel(place, str(queue.home), one)
         print(f"reservation {one.number} cancelled")
-    _wake_daemon()
+    _wake_daemon(queue)
     return 0
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lease_lab
-from dibs.leases import forgeries, served_records, tickets
+from dibs.client import forgeries
+from dibs.leases import served_records, tickets
 from dibs.leases.device_lease import Folder
 from lease_lab import Puppet, needs_root
 
