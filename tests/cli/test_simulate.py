@@ -29,6 +29,15 @@ def test_a_table_has_a_line_for_each_policy(bench: Bench, trace: str) -> None:
     assert "jobs on 1 × 8 GPUs, load 0.80; times in hours." in done.stderr
 
 
+def test_the_table_fits_into_80_columns(bench: Bench, tmp_path: Path) -> None:
+    """With the longest name of a policy, and waits of months."""
+    path = tmp_path / "long.csv"
+    path.write_text(HEADER + "".join(f"{n},{20_000_000 + n},8,t{n % 2}\n" for n in range(2)))
+    done = bench.cli("simulate", str(path), "--evictable", "1")
+    assert "dibs, none evictable" in done.stdout
+    assert max(map(len, (done.stdout + done.stderr).splitlines())) <= 80, done.stdout
+
+
 def test_json_has_the_measures_of_each_policy(bench: Bench, trace: str) -> None:
     words = ("simulate", trace, "--boxes", "2", "--gpus-per-box", "4", "--no-limits", "--seed", "3", "--json")
     answer = json.loads(bench.cli(*words).stdout)

@@ -62,14 +62,20 @@ EXAMPLES = (
 #: The table: the key of a measure, the heading, and seconds in one unit.
 COLUMNS = (
     ("mean_completion_s", "mean", 3600.0),
-    ("median_completion_s", "median", 3600.0),
+    ("median_completion_s", "med", 3600.0),
     ("p99_completion_s", "p99", 3600.0),
     ("mean_wait_s", "wait", 3600.0),
-    ("p99_wait_s", "p99 wait", 3600.0),
-    ("p99_wait_big_s", "p99 wait ≥4 GPUs", 3600.0),
-    ("slowdown", "slowdown", 1.0),
+    ("p99_wait_s", "wait99", 3600.0),
+    ("p99_wait_big_s", "big99", 3600.0),
+    ("slowdown", "slow", 1.0),
     ("utilisation", "use", 1.0),
-    ("fairness", "fairness", 1.0),
+    ("fairness", "fair", 1.0),
+)
+#: What the headings mean: short ones keep the table within 80 columns.
+LEGEND = (
+    "mean, med, p99: from submission to end; wait, wait99: until the start;",
+    "big99: wait99 of jobs with 4 GPUs and more; slow: mean slowdown;",
+    "use: GPUs in use, of 1; fair: Jain's index of the tenants",
 )
 
 
@@ -132,13 +138,13 @@ def _print(results: Mapping[str, Measures], work: Workload, args: Args) -> None:
     print(screen.table(view, columns, [[name, *_cells(found)] for name, found in results.items()]))
     if not args.has(options.QUIET):
         left_out = f" {work.too_large} jobs need more GPUs than there are and were left out." if work.too_large else ""
-        screen.say(f"{_title(work)}; times in hours.{left_out}")
+        screen.say(f"{_title(work)}; times in hours.{left_out}", *LEGEND)
 
 
 def _cells(found: Measures) -> Iterator[str]:
     for key, _, unit in COLUMNS:
         value = float(found[key]) / unit  # type: ignore[literal-required]
-        yield f"{value:.2f}" if value < 100 else f"{value:.0f}"
+        yield f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def _read(path: Path) -> list[TraceJob]:
