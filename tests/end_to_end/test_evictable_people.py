@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,18 +20,11 @@ RUNS = "trap 'echo saved; exit 75' TERM; while :; do sleep 0.02; done"
 @pytest.fixture
 def pair() -> Iterator[tuple[Person, Person]]:
     """Two users who share two GPUs and evict at once."""
-    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
-    folder.chmod(0o755)
-    leases = folder / "leases"
-    leases.mkdir()
-    leases.chmod(0o1777)
-    made = [people.make_person(name, folder, leases, "fake:2") for name in people.NAMES]
-    for person in made:
-        person.environ |= {"DIBS_EVICT_MIN_RUN": "0s", "DIBS_EVICT_GRACE": "30s", "DIBS_MAX_GPUS": "1"}
-    yield made[0], made[1]
-    for person in made:
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine() as machine:
+        made = machine.pair("fake:2")
+        for person in made:
+            person.environ |= {"DIBS_EVICT_MIN_RUN": "0s", "DIBS_EVICT_GRACE": "30s", "DIBS_MAX_GPUS": "1"}
+        yield made
 
 
 def finished(person: Person, job: int) -> dict[str, object]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,21 +22,14 @@ CARDS = ("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b")
 @pytest.fixture
 def machine() -> Iterator[tuple[people.Person, people.Person, world.World]]:
     """Two users who share two cards of a fake driver."""
-    # Not tmp_path: its folders are private to root.
-    folder = Path(tempfile.mkdtemp(prefix="dibs-foreign-"))
-    folder.chmod(0o755)
-    (folder / "leases").mkdir()
-    (folder / "leases").chmod(0o1777)
-    nvml = world.World(world.build(folder), folder / "state.txt")
-    nvml.library.chmod(0o755)
-    nvml.is_now(*CARDS)
-    made = [people.make_person(name, folder, folder / "leases", "") for name in people.NAMES]
-    for person in made:
-        person.environ |= nvml.environ
-    yield made[0], made[1], nvml
-    for person in made:
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine() as shared:
+        nvml = world.World(world.build(shared.folder), shared.folder / "state.txt")
+        nvml.library.chmod(0o755)
+        nvml.is_now(*CARDS)
+        made = shared.pair("")
+        for person in made:
+            person.environ |= nvml.environ
+        yield *made, nvml
 
 
 def test_users_are_foreign_on_every_gpu_they_did_not_lease(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -64,24 +63,15 @@ class House:
 
 @pytest.fixture(params=["open", "prepared"])
 def house(request: pytest.FixtureRequest) -> Iterator[House]:
-    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
-    folder.chmod(0o755)
-    leases = folder / "run" / "dibs"
-    if request.param == "prepared":
-        prepared_folder.prepare(str(folder), DEVICES)
-    else:
-        leases.mkdir(parents=True)
-        leases.chmod(0o1777)
-    shutil.copy(HOSTILE, folder / "hostile.py")
-    (folder / "hostile.py").chmod(0o644)
-    names = (*people.NAMES, "dibs-test-eve")
-    three = [people.make_person(name, folder, leases, f"fake:{len(DEVICES)}") for name in names]
-    found = House(folder, leases, *three)
-    yield found
-    found.end_attack()
-    for person in three:
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine("run/dibs") as machine:
+        if request.param == "prepared":
+            prepared_folder.prepare(str(machine.folder), DEVICES)
+        shutil.copy(HOSTILE, machine.folder / "hostile.py")
+        (machine.folder / "hostile.py").chmod(0o644)
+        three = [machine.person(name, f"fake:{len(DEVICES)}") for name in (*people.NAMES, "dibs-test-eve")]
+        found = House(machine.folder, machine.leases, *three)
+        yield found
+        found.end_attack()
 
 
 def gpus(person: Person) -> Any:

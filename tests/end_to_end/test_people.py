@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,22 +20,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users
 @pytest.fixture
 def pair() -> Iterator[Callable[[str], tuple[Person, Person]]]:
     """Make two users who share `devices`."""
-    # Not tmp_path: its folders are private to root.
-    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
-    folder.chmod(0o755)
-    leases = folder / "leases"
-    leases.mkdir()
-    leases.chmod(0o1777)
-    made: list[Person] = []
-
-    def make(devices: str) -> tuple[Person, Person]:
-        made.extend(people.make_person(name, folder, leases, devices) for name in people.NAMES)
-        return made[0], made[1]
-
-    yield make
-    for person in made:
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine() as machine:
+        yield machine.pair
 
 
 def gated(gate: Path) -> str:

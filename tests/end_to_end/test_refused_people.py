@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,17 +22,8 @@ MANY = 300
 @pytest.fixture
 def pair() -> Iterator[tuple[Person, Person]]:
     """Two users who share three pretend GPUs."""
-    # Not tmp_path: its folders are private to root.
-    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
-    folder.chmod(0o755)
-    leases = folder / "leases"
-    leases.mkdir()
-    leases.chmod(0o1777)
-    ann, ben = (people.make_person(name, folder, leases, "fake:3") for name in people.NAMES)
-    yield ann, ben
-    for person in (ann, ben):
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine() as machine:
+        yield machine.pair("fake:3")
 
 
 def submit_many(person: Person, command: str = "true") -> list[int]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from bench import PATIENCE_S, wait_for
 from dibs.leases import tickets
 from dibs.system.locks import Folder
 from dibs_compat.schedule import state_file
-from people import Person
+from people import Person, SharedMachine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
 
@@ -25,22 +23,23 @@ GATE = "sh -c 'echo > began; while [ ! -e go ]; do sleep 0.01; done'"
 
 
 @pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder like /tmp."""
-    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
+def machine() -> Iterator[SharedMachine]:
+    """One whose leases are in a folder like /tmp."""
+    with people.shared_machine(".") as found:
+        yield found
 
 
 @pytest.fixture
-def pair(shared: Path) -> Iterator[tuple[Person, Person]]:
-    made = [people.make_person(name, shared, shared, "fake:1") for name in people.NAMES]
+def shared(machine: SharedMachine) -> Path:
+    return machine.folder
+
+
+@pytest.fixture
+def pair(machine: SharedMachine) -> tuple[Person, Person]:
+    made = machine.pair("fake:1")
     for person in made:
-        person.environ["DIBS_COMPAT_STATE"] = str(shared / "info")
-    yield made[0], made[1]
-    for person in made:
-        person.close()
+        person.environ["DIBS_COMPAT_STATE"] = str(machine.folder / "info")
+    return made
 
 
 def run(person: Person, tool: str, *words: str) -> tuple[int, str, str]:

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 import people
 from bench import PATIENCE_S, wait_for
 from fakes.nvml.world import World
-from people import Person
+from people import Person, SharedMachine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
 
@@ -45,18 +44,16 @@ echo "$2" >> "$1-done"
 class Town:
     """Two users who share cards, and the marks of their jobs."""
 
-    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
-        folder.chmod(0o755)
-        leases, self.marks = folder / "leases", folder / "marks"
-        for shared in (leases, self.marks):
-            shared.mkdir()
-            shared.chmod(0o1777)
+    def __init__(self, machine: SharedMachine, environ: dict[str, str]) -> None:
+        self.folder = folder = machine.folder
+        self.marks = folder / "marks"
+        self.marks.mkdir()
+        self.marks.chmod(0o1777)
         (folder / "mark.sh").write_text(MARK)
         for name in ("marks-exceeded", "marks-begun", "marks-done"):
             (folder / name).touch()
             (folder / name).chmod(0o666)
-        self.folder = folder
-        self.ann, self.ben = (people.make_person(name, folder, leases, "") for name in people.NAMES)
+        self.ann, self.ben = machine.pair("")
         for person in (self.ann, self.ben):
             person.environ |= environ
 
@@ -80,14 +77,6 @@ class Town:
 
     def exceeded(self) -> str:
         return Path(f"{self.marks}-exceeded").read_text()
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    # Not tmp_path: its folders are private to root.
-    made = Path(tempfile.mkdtemp(prefix="dibs-sharing-"))
-    yield made
-    shutil.rmtree(made)
 
 
 class Stranger:
@@ -119,16 +108,14 @@ def lines(cards: Sequence[str], mib: Sequence[int], pid: int = 0) -> Iterator[st
 
 
 @pytest.fixture
-def machine(folder: Path, library: Path) -> Iterator[tuple[Town, Stranger]]:
+def machine(library: Path) -> Iterator[tuple[Town, Stranger]]:
     """Two users who share four cards of a fake driver with a foreign process."""
-    nvml = World(Path(shutil.copy(library, folder)), folder / "state.txt")
-    nvml.is_now(*lines(Stranger.CARDS, (0, 0, 0, 0)))
-    town = Town(folder, nvml.environ)
-    with subprocess.Popen(["sleep", "1000"]) as process:
+    with people.shared_machine() as shared, subprocess.Popen(["sleep", "1000"]) as process:
+        nvml = World(Path(shutil.copy(library, shared.folder)), shared.folder / "state.txt")
+        nvml.is_now(*lines(Stranger.CARDS, (0, 0, 0, 0)))
+        town = Town(shared, nvml.environ)
         yield town, Stranger(town, nvml, process.pid)
         process.kill()
-    town.ann.close()
-    town.ben.close()
 
 
 def shares(gpus: list[dict]) -> list[list[int | None]]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,17 +56,8 @@ print(json.dumps(found))
 @pytest.fixture
 def pair() -> Iterator[tuple[Person, Person]]:
     """Two users, each with a separate queue."""
-    # Not tmp_path: its folders are private to root.
-    folder = Path(tempfile.mkdtemp(prefix="dibs-web-people-"))
-    folder.chmod(0o755)
-    leases = folder / "leases"
-    leases.mkdir()
-    leases.chmod(0o1777)
-    ann, ben = (people.make_person(name, folder, leases, "fake:1") for name in people.NAMES)
-    yield ann, ben
-    for person in (ann, ben):
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine() as machine:
+        yield machine.pair("fake:1")
 
 
 def steal(person: Person | None, told: dict[str, str], token: str, python: Path) -> dict[str, list[object]]:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 import people
-from people import Person
+from people import Person, SharedMachine
 
 
-@dataclass
-class Lab:
+class Lab(SharedMachine):
     """A machine whose root sets rules."""
-
-    folder: Path
-    leases: Path
-    people: list[Person]
 
     def rule(self, text: str) -> None:
         """Write root's file for this machine."""
@@ -31,21 +22,12 @@ class Lab:
 
     def person(self, name: str, devices: str) -> Person:
         """Return a new user of this machine."""
-        self.people.append(people.make_person(name, self.folder, self.leases, devices))
-        self.people[-1].environ["DIBS_COMPAT_STATE"] = str(self.leases / "info")
-        return self.people[-1]
+        person = super().person(name, devices)
+        person.environ["DIBS_COMPAT_STATE"] = str(self.leases / "info")
+        return person
 
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    # Not tmp_path: its folders are private to root.
-    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
-    folder.chmod(0o755)
-    leases = folder / "run" / "dibs"
-    leases.mkdir(parents=True)
-    leases.chmod(0o1777)
-    found = Lab(folder, leases, [])
-    yield found
-    for person in found.people:
-        person.close()
-    shutil.rmtree(folder)
+    with people.shared_machine("run/dibs") as found:
+        yield Lab(found.folder, found.leases, found.people)

@@ -11,11 +11,13 @@ import hashlib
 import json
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,38 @@ def make_person(name: str, folder: Path, leases: Path, devices: str) -> Person:
         "DIBS_DEVICES": devices,
     }
     return Person(name, user.pw_uid, user.pw_gid, home, environ, shared_environment() / "bin" / "python")
+
+
+@dataclass
+class SharedMachine:
+    """A folder that all users can reach, the lease folder in it, and the users who have a home there."""
+
+    folder: Path
+    leases: Path
+    people: list[Person] = field(default_factory=list)
+
+    def person(self, name: str, devices: str) -> Person:
+        """Return a new user of this machine."""
+        self.people.append(make_person(name, self.folder, self.leases, devices))
+        return self.people[-1]
+
+    def pair(self, devices: str) -> tuple[Person, Person]:
+        """Return the two users who take part in most tests."""
+        return self.person(NAMES[0], devices), self.person(NAMES[1], devices)
+
+
+@contextmanager
+def shared_machine(leases: str = "leases") -> Iterator[SharedMachine]:
+    """Make a machine with its lease folder at this path; end all users' processes at the end, and remove it."""
+    # Not tmp_path: its folders are private to root.
+    folder = Path(tempfile.mkdtemp(prefix="dibs-people-"))
+    folder.chmod(0o755)
+    found = SharedMachine(folder, folder / leases)
+    found.leases.mkdir(parents=True, exist_ok=True)
+    found.leases.chmod(0o1777)
+    try:
+        yield found
+    finally:
+        for person in found.people:
+            person.close()
+        shutil.rmtree(folder)

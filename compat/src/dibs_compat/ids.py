@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dibs.foreground import slots
 from dibs.leases import device_lease, holders
-from dibs.model import devices
+from dibs.model import devices, units
 from dibs.system import settings
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ def time_limit_s(found: devices.Inventory) -> float | None:
     from dibs.foreground import lease_request
 
     return lease_request.whole_limit_s(rules)
+
+
+def limit_reached(limit_s: float | None) -> str:
+    """Return in words why a task was ended by the time limit of a quota."""
+    return f"it reached the {units.format_duration(limit_s or 0.0)} that the quota allows"
 
 
 def keys(text: str, found: devices.Inventory) -> tuple[str, ...]:

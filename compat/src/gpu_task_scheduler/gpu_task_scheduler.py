@@ -14,6 +14,7 @@ from typing import Any
 from dibs import errors
 from dibs.foreground import inherited
 from dibs.leases import device_lease
+from dibs.model.devices import Inventory
 from dibs.system import settings
 from dibs_compat import ids
 from dibs_compat.gpu_tasks import gpu_visibility, runs, sources
@@ -78,9 +79,9 @@ class GPUTaskScheduler:
     def _run(self) -> None:
         if gpu_visibility.is_cuda_up():
             self._journal.warn(CUDA_UP)
-        order = Order(
-            self._source, self._places(), os.getcwd(), self._config["temp_folder"], settings.load(os.environ).grace
-        )
+        found, grace_s = ids.inventory(), settings.load(os.environ).grace
+        folders = os.getcwd(), self._config["temp_folder"]
+        order = Order(self._source, self._places(found), *folders, grace_s, ids.time_limit_s(found))
         marks = Marks(".".join(self._source.key), f"{os.getpid()}-{os.urandom(8).hex()}")
         run = runs.Run(self._config_manager.get_next_config, order, marks, self._config, self._journal)
         self.report = run.report
@@ -94,8 +95,7 @@ class GPUTaskScheduler:
         elif self.report.failed:
             self._journal.warn(self.report.summary())
 
-    def _places(self) -> tuple[Place, ...]:
-        found = ids.inventory()
+    def _places(self, found: Inventory) -> tuple[Place, ...]:
         # Inside a job of dibs its own GPUs need no lease: we would wait for ourselves.
         ours = inherited.devices(device_lease.folder(), found)
         return tuple(

@@ -80,6 +80,8 @@ class GPUManager:
         return [device for device in ids.keys(nr, self._inventory) if device not in self._granted]
 
     def _acquire(self, device: str) -> device_lease.Lease:
+        # Refuse what a quota never allows; how long the caller keeps it nobody can know.
+        ids.time_limit_s(self._inventory)
         vet = ids.vet(self._inventory, complain)
         return waiters.acquire(device_lease.folder(), 1, [device], note(), vet=vet, on_limit=complain)[0]
 

@@ -24,14 +24,18 @@ def become_supervisor(signums: Iterable[int] = runner.WAKE) -> set[int]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, signums))
 
 
-def supervise(pid: int, grace_s: float, new_orders: Callable[[], list[list[str]]]) -> records.Final:
+def supervise(
+    pid: int, grace_s: float, new_orders: Callable[[], list[list[str]]], limit_s: float | None = None
+) -> records.Final:
     """Wait until the command's process tree has ended. TERM stops it; USR1 makes it read `new_orders`."""
-    return runner.supervise(_spec(grace_s), pid, new_orders, lambda kind, names: None)
+    return runner.supervise(_spec(grace_s, limit_s), pid, new_orders, lambda kind, names: None)
 
 
-def command_tree(pid: int, grace_s: float, on_stuck: Callable[[str], None]) -> runner.Tree:
+def command_tree(
+    pid: int, grace_s: float, on_stuck: Callable[[str], None], limit_s: float | None = None
+) -> runner.Tree:
     """Return the tree of a command, for a loop of `Tree.reap`, `Tree.act` and `wait_for_signal`."""
-    return runner.Tree(_spec(grace_s), pid, time.monotonic(), lambda kind, names: on_stuck(names))
+    return runner.Tree(_spec(grace_s, limit_s), pid, time.monotonic(), lambda kind, names: on_stuck(names))
 
 
 def wait_for_signal(signums: Collection[int], until: float) -> int | None:
@@ -49,6 +53,6 @@ def kill_orphans(supervisors: Collection[int]) -> None:
             os.waitpid(orphan.pid, 0)
 
 
-def _spec(grace_s: float) -> records.Spec:
-    """Return a spec in which only the grace period matters."""
-    return records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s)
+def _spec(grace_s: float, limit_s: float | None) -> records.Spec:
+    """Return a spec in which only the grace period and the time limit matter."""
+    return records.Spec(0, 0, 0, "", (), (), b"", b"", grace_s=grace_s, time_limit_s=limit_s)

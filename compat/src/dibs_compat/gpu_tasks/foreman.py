@@ -53,7 +53,7 @@ class Foreman:
         note = device_lease.own_note("gpu_task_scheduler", "dibs-compat")
         # The first one first; of those that were freed, the last.
         free = [slots.Slot(place.devices, str(number)) for number, place in enumerate(order.places)]
-        how = slots.LeaseOptions(device_lease.folder(), note, on_wait=self._waits)
+        how = slots.LeaseOptions(device_lease.folder(), note, on_wait=self._waits, on_limit=self._is_limited)
         self._slots = slot_kinds.FixedSlots(how, free[::-1])
         #: The place that the scheduler was offered for its next task.
         self._offered: slots.Slot | None = None
@@ -83,6 +83,9 @@ class Foreman:
 
     def _waits(self, wanted: Sequence[str]) -> None:
         messages.send(self._scheduler, "waits", tuple(wanted))
+
+    def _is_limited(self, why: str) -> None:
+        messages.send(self._scheduler, "limit", why)
 
     def _sleep(self) -> Task | None:
         """Sleep until something happens, and see to it."""
@@ -136,7 +139,7 @@ class Foreman:
             raise RuntimeError("a task came for which no place was offered")
         inherited = tuple(self._slots.inherited(slot))
         task = Task(self._order.places[int(slot.label)], work_dir, None if log is None else str(log), fds[0], inherited)
-        begun = _fork(fds, [fds[0], *inherited], self._order.grace_s)
+        begun = _fork(fds, [fds[0], *inherited], self._order)
         if begun is None:
             # Their numbers will soon mean something else.
             for sock in (self._scheduler, *(running.line for running in self._running.values())):
@@ -157,14 +160,14 @@ class Foreman:
             # It was killed, and the kernel has killed the task: what the task has started is left.
             supervision.kill_orphans({running.pid for running in self._running.values()})
         self._slots.give(running.slot, time.monotonic())
-        messages.send(self._scheduler, "ended", int(running.slot.label), *(got[0] if got else (None, 0, "", "")))
+        messages.send(self._scheduler, "ended", int(running.slot.label), *(got[0] if got else (None, 0, "", "", False)))
 
     def _tell_all(self, *words: object) -> None:
         for running in self._running.values():
             _tell(running.pid, running.line, *words)
 
 
-def _fork(kept: Collection[int], inherited: Collection[int], grace_s: float) -> tuple[int, socket.socket] | None:
+def _fork(kept: Collection[int], inherited: Collection[int], order: Order) -> tuple[int, socket.socket] | None:
     """Fork the parent of a task and the task; return the parent and the line to it, or None in the task itself.
 
     The parent has these descriptors and no others of ours, the task only those it inherits.
@@ -181,8 +184,8 @@ def _fork(kept: Collection[int], inherited: Collection[int], grace_s: float) -> 
         task = _prepare(foreman)
         if task:
             its.setblocking(False)
-            final = supervision.supervise(task, grace_s, lambda: _orders(its))
-            messages.send(its, final.code, final.signal, final.leftovers, final.note)
+            final = supervision.supervise(task, order.grace_s, lambda: _orders(its), order.limit_s)
+            messages.send(its, final.code, final.signal, final.leftovers, final.note, final.timed_out)
     except BaseException:  # noqa: BLE001 - must not return into the foreman's code
         sys.excepthook(*sys.exc_info())
     if task:

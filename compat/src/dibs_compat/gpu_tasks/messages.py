@@ -75,15 +75,25 @@ class Place:
 class Order:
     """What is the same for every task of a scheduler."""
 
-    __slots__ = ("cwd", "grace_s", "places", "source", "temp_folder")
+    __slots__ = ("cwd", "grace_s", "limit_s", "places", "source", "temp_folder")
 
-    def __init__(self, source: Source, places: tuple[Place, ...], cwd: str, temp_folder: str, grace_s: float) -> None:
+    def __init__(
+        self,
+        source: Source,
+        places: tuple[Place, ...],
+        cwd: str,
+        temp_folder: str,
+        grace_s: float,
+        limit_s: float | None = None,
+    ) -> None:
         self.source = source
         self.places = places
         self.cwd = cwd
         self.temp_folder = temp_folder
         #: Seconds from TERM to KILL.
         self.grace_s = grace_s
+        #: Seconds after which a quota ends a task; None: never.
+        self.limit_s = limit_s
 
 
 class Task:

@@ -140,6 +140,8 @@ class Run:
                     self._fill(crew, int(str(words[0])))
                 case "ended":
                     self._ended(*words)  # type: ignore[arg-type]
+                case "limit":
+                    self._journal.warn(str(words[0]))
                 case "waits":
                     self._journal.warn(ids.waiting_for(words[0]))  # type: ignore[arg-type]
             if self._look_ahead():
@@ -218,7 +220,7 @@ class Run:
         self._running[place] = replace(started, log=log)
         return True
 
-    def _ended(self, place: int, code: int | None, signum: int, leftovers: str, note: str) -> None:
+    def _ended(self, place: int, code: int | None, signum: int, leftovers: str, note: str, is_late: bool) -> None:
         started = self._running.pop(place)
         if code == 0 and not signum:
             if started.claim is not None:
@@ -227,7 +229,7 @@ class Run:
             self.report.finished += 1
             self._say(place, TaskEvent.FINISHES, started.name)
         else:
-            self._fail(place, started, _why(code, signum))
+            self._fail(place, started, ids.limit_reached(self._order.limit_s) if is_late else _why(code, signum))
         if leftovers and self.stop_signal is None:
             self._journal.warn(f"{started.name or 'the task'} left running, now ended: {leftovers}")
         if note:

@@ -104,11 +104,13 @@ class Invocation:
         """Wait for the GPUs, run the task, give them back; return the exit code."""
         try:
             _check_found(order.words(()))
+            # Also refuses what a quota never allows, before anybody waits.
+            limit_s = ids.time_limit_s(self._gpus.inventory) if order.request.count else None
             # Before the wait: between two tasks every millisecond counts.
             supervision.become_supervisor(())
             with Signals(*ENDING) as coming:
                 try:
-                    return self._run(order, self._take(order, coming), coming)
+                    return self._run(order, self._take(order, coming), coming, limit_s)
                 except StopSignal as stop:
                     if stop.number == signal.SIGINT:
                         print("KeyboardInterrupt", file=sys.stderr, flush=True)
@@ -136,7 +138,7 @@ class Invocation:
         words = tuple(order.words(numbers))
         return Entry(False, order.name(numbers), words, pid, screen.moment(began), self._note.user)
 
-    def _run(self, order: TaskRequest, grant: Grant, coming: Signals) -> int:
+    def _run(self, order: TaskRequest, grant: Grant, coming: Signals, limit_s: float | None) -> int:
         mask = task.block()
         pid = os.getpid()
         try:
@@ -148,7 +150,7 @@ class Invocation:
             pid = task.start(words, env, grant, mask, *(fd for fd, _ in order.outputs))
             self._replace(os.getpid(), self._entry(order, grant.numbers, pid, began))
             screen.say(screen.started(order.name(grant.numbers), pid))
-            end = task.supervise(pid, order.first, self._values.grace, self._complain)
+            end = task.supervise(pid, order.first, self._values.grace, self._complain, limit_s)
         finally:
             # Release the leases first, as others may wait for them; an entry with a dead pid is ignored.
             grant.close()

@@ -17,6 +17,7 @@ from enum import Enum
 from dibs.errors import DibsError
 from dibs.foreground import supervision
 from dibs.leases import device_lease
+from dibs_compat import ids
 from dibs_compat.schedule import screen
 from dibs_compat.schedule.gpu_wait import Grant
 
@@ -98,9 +99,11 @@ def start(
     return child.pid
 
 
-def supervise(pid: int, first: Step, grace_s: float, complain: Callable[[str], None]) -> End:
-    """Wait until no process of the task is left, and handle signals meanwhile."""
-    tree = supervision.command_tree(pid, grace_s, lambda who: complain(f"survived KILL: {who}"))
+def supervise(
+    pid: int, first: Step, grace_s: float, complain: Callable[[str], None], limit_s: float | None = None
+) -> End:
+    """Wait until no process of the task is left, handle signals meanwhile, and end it when its time is over."""
+    tree = supervision.command_tree(pid, grace_s, lambda who: complain(f"survived KILL: {who}"), limit_s)
     signals = StopSignals(pid, first, grace_s)
     # Signals ignored by our parent (nohup) stay ignored, except Ctrl-C.
     wake = [n for n in WAKE if n == signal.SIGINT or signal.getsignal(n) is not signal.SIG_IGN]
@@ -113,6 +116,8 @@ def supervise(pid: int, first: Step, grace_s: float, complain: Callable[[str], N
             if seconds is not None:
                 tree.obey(["stop", str(seconds)], now)
     final = tree.final()
+    if final.timed_out:
+        complain(f"the task was ended: {ids.limit_reached(limit_s)}")
     if final.leftovers and signals.stop_signal is None:
         complain(f"the task ended and left processes behind; they were ended: {final.leftovers}")
     code = 128 + final.signal if final.signal else final.code or 0
