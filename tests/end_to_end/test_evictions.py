@@ -257,7 +257,7 @@ def test_many_evictions_under_load_while_daemons_are_killed(tmp_path):
     evictable, ordinary, kills = [], [], 0
 
     def evicted():
-        return sum(keep_trying(lambda i=i: bench.job(i))["evictions"] for i in evictable)
+        return sum(job["evictions"] for job in keep_trying(bench.jobs))
 
     try:
         while evicted() < EVICTIONS:
