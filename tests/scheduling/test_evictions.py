@@ -41,6 +41,27 @@ def test_an_evictable_job_evicts_nobody():
     assert evicted(View([build.waiting(9, evictable=YES)], [running(1, 0)]), 1) == []
 
 
+def test_an_evictable_job_with_several_gpus_evicts_newer_ones_with_fewer():
+    """It could not collect its GPUs otherwise: newer jobs would follow one another on each of them."""
+    view = View([build.waiting(3, 2, evictable=YES)], [running(5, 0), running(6, 1)])
+    assert sorted(evicted(view, 2)) == [5, 6]
+    assert {each.waiter for each in decide(view, 2).evictions} == {3}
+    assert sorted(evicted(view, 2, dataclasses.replace(POLICY, max_gpus=1))) == [5, 6], "a share does not count it"
+
+
+def test_an_evictable_job_evicts_neither_older_nor_larger_ones_nor_those_of_others():
+    queue = [build.waiting(3, 2, evictable=YES)]
+    assert evicted(View(queue, [running(1, 0), running(2, 1)]), 2) == []
+    assert evicted(View(queue, [running(5, 0, 1)]), 2) == []
+    assert evicted(View(queue, [running(5, 0)], {build.ids(1)[0]: bobs()}), 2) == []
+    assert evicted(View(queue, [running(5, 0), Active(JobId(6), build.ids(1))]), 2) == []
+
+
+def test_an_evictable_job_evicts_nobody_for_whom_an_ordinary_job_would_start_instead():
+    view = View([build.waiting(3, 2, evictable=YES), build.waiting(9, 1)], [running(5, 0), running(6, 1)])
+    assert [each.waiter for each in decide(view, 2).evictions] == [9]
+
+
 def test_nothing_is_evicted_while_a_device_is_free():
     assert evicted(View([build.waiting(9)], [running(1, 0)]), 2) == []
 
@@ -243,6 +264,15 @@ def test_an_overdue_job_beyond_the_share_of_its_user_stays_evictable():
 
 def starts(view, count=2, policy=POLICY):
     return [start.id for start in planner.plan(view, build.inventory(count), policy, build.NOW).starts]
+
+
+def test_an_evictable_job_passes_an_older_larger_one_if_it_can_be_evicted_in_time():
+    def passing(gpus, minutes):
+        busy = Active(JobId(1), build.ids(0), limit_s=minutes * 60, started_at=build.NOW)
+        return starts(View([build.waiting(3, gpus, evictable=YES), build.waiting(9, 1, evictable=YES)], [busy]))
+
+    assert passing(2, 60) == [9]
+    assert passing(2, 9) == [], "within the minimum run time it could not be evicted"
 
 
 def test_evictable_jobs_come_after_all_others_whatever_their_priority():

@@ -1,8 +1,8 @@
 """Decide which evictable jobs give up their devices, and for whom.
 
 Pure, like `planner`, which confirms every decision: nothing is evicted unless that lets the waiting job start.
-Evictable jobs yield to ordinary ones only. The daemons of all users decide by the same facts, and each evicts its own
-jobs.
+Evictable jobs yield to ordinary ones, and to older evictable ones of the same user that need more GPUs
+(`precedence.yields_to`). The daemons of all users decide by the same facts, and each evicts its own jobs.
 
 - A job is not evicted before it has run for `Policy.evict_min_run_s`, and no more jobs are evicted than are needed.
 - Jobs that were not evicted last for the same user come first, then those of the waiting user, then those that hold
@@ -100,8 +100,8 @@ def _is_due(yielder: _Yielder, at: int, now: int) -> bool:
 
 
 def _is_wanted(view: View) -> bool:
-    """Tell whether any ordinary job waits for devices."""
-    own = any(job.request.gpus and not job.is_evictable for job in view.waiting)
+    """Tell whether a job waits for devices that others give up: an ordinary one, or one of ours with several GPUs."""
+    own = any(job.request.gpus > job.is_evictable for job in view.waiting)
     return own or any(not other.is_evictable for other in view.line)
 
 
@@ -109,11 +109,17 @@ def _is_wanted(view: View) -> bool:
 class _Yielder:
     """An evictable job that is running, ours or another user's."""
 
-    id: JobId | None
+    #: None: it is another user's.
+    job: Active | None
     user: str
     devices: tuple[DeviceId, ...]
     started_at: int | None
     evicted_by: str
+
+    @property
+    def id(self) -> JobId | None:
+        """Return the job, if it is ours."""
+        return None if self.job is None else self.job.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,13 @@ class _Claim:
     count: int
     devices: Sequence[str]
     mib: int
-    waiter: JobId | None = None
+    waiter: WaitingJob | None = None
+
+    def may_take(self, yielder: _Yielder) -> bool:
+        """Tell whether a job yields to this claim; evictable jobs yield to those of the same user only."""
+        if self.waiter is None or not self.waiter.is_evictable:
+            return True
+        return yielder.job is not None and precedence.yields_to(yielder.job, self.waiter)
 
     def preference(self, yielder: _Yielder, need: int) -> tuple[bool, bool, int, int, Sequence[str]]:
         """Return the key that sorts the jobs that could yield `need` devices, those to evict first at the front."""
@@ -135,7 +147,7 @@ class _Claim:
 
 def _ours(view: View) -> list[_Yielder]:
     return [
-        _Yielder(job.id, view.user, job.devices, job.started_at, job.evicted_by)
+        _Yielder(job, view.user, job.devices, job.started_at, job.evicted_by)
         for job in view.active
         if job.is_evictable and job.devices and job.leaves_at is None
     ]
@@ -209,15 +221,15 @@ class _Ground:
         pool = planner.pool_of(_started(self.view, self.plan), self.inventory, self.policy)
         for job in self.plan.waits:
             request = job.request
-            is_within_share = request.vram > 0 or request.gpus <= pool.gpus
-            if request.gpus and not job.is_evictable and request not in hopeless and is_within_share:
+            is_within_share = job.is_evictable or request.vram > 0 or request.gpus <= pool.gpus
+            if request.gpus > job.is_evictable and request not in hopeless and is_within_share:
                 return job
         return None
 
     def _yield_to(self, job: WaitingJob) -> bool:
         """Evict what lets a job of ours start; tell whether that is possible."""
         wanted = views.eligible(self.inventory, job.request)
-        claim = _Claim(self.view.user, job.request.gpus, wanted, job.request.mib, job.id)
+        claim = _Claim(self.view.user, job.request.gpus, wanted, job.request.mib, job)
         rooms = self._rooms(_started(self.view, self.plan))
         fitting = sum(device in rooms and rooms[device].fits(claim.mib) for device in wanted)
         # Free devices may be kept for others: then more of them are needed than it seems.
@@ -257,7 +269,7 @@ class _Ground:
     def _choose(self, claim: _Claim, need: int) -> list[_Yielder] | None:
         """Return the fewest jobs, in order of preference, that free `need` devices for a claim; None: they cannot."""
         wanted = frozenset(claim.devices)
-        able = [each for each in self.yielders if not wanted.isdisjoint(each.devices)]
+        able = [each for each in self.yielders if claim.may_take(each) and not wanted.isdisjoint(each.devices)]
         able.sort(key=lambda each: claim.preference(each, need))
         chosen: list[_Yielder] = []
         for each in able:
@@ -295,7 +307,8 @@ class _Ground:
     def _accept(self, chosen: Iterable[_Yielder], claim: _Claim, view: View, plan: Plan) -> None:
         """Evict these jobs for a claim; what they leave is free for the next claims."""
         gone = list(chosen)
-        self.found |= {each: Eviction(each.id, each.devices, claim.user, claim.waiter) for each in gone}
+        waiter = None if claim.waiter is None else claim.waiter.id
+        self.found |= {each: Eviction(each.id, each.devices, claim.user, waiter) for each in gone}
         self.yielders = [each for each in self.yielders if each not in gone]
         self.view, self.plan = view, plan
 

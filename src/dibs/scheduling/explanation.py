@@ -248,7 +248,7 @@ def _what_frees(job: WaitingJob, view: View, wanted: Sequence[DeviceId], free: i
     cures = dict.fromkeys(view.held[device].cure for device in wanted if device in view.held)
     if told := " ".join(cure for cure in cures if cure):
         return told
-    if not job.is_evictable and _yielding(view, wanted) + free >= job.request.gpus:
+    if _yielding(job, view, wanted) + free >= job.request.gpus:
         return EVICTABLE_YIELD
     if 0 < free < job.request.gpus and not job.request.gpu_ids:
         return f"It would start now with -g {free}."
@@ -262,10 +262,12 @@ def _what_frees(job: WaitingJob, view: View, wanted: Sequence[DeviceId], free: i
     return "`dibs gpus` shows who holds them and since when."
 
 
-def _yielding(view: View, wanted: Sequence[DeviceId]) -> int:
-    """Return how many devices evictable jobs would give up."""
-    ours = {device for job in view.active if job.is_evictable for device in job.devices}
-    return sum(device in ours or (device in view.held and view.held[device].is_evictable) for device in wanted)
+def _yielding(job: WaitingJob, view: View, wanted: Sequence[DeviceId]) -> int:
+    """Return how many devices evictable jobs would give up for a job."""
+    given = {device for active in view.active if precedence.yields_to(active, job) for device in active.devices}
+    if not job.is_evictable:
+        given.update(device for device, who in view.held.items() if who.is_evictable)
+    return len(given.intersection(wanted))
 
 
 def _choice(job: WaitingJob) -> str:

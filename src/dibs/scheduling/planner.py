@@ -89,8 +89,13 @@ class Reservation:
     ours: frozenset[DeviceId] | None = None
     #: When others no longer pass it on the devices that those ahead of it have left.
     closes_at: float = math.inf
-    #: Whether the job is evictable: nobody is evicted for it, and ordinary jobs do not respect it.
+    #: Whether the job is evictable: ordinary jobs do not respect its reservation.
     is_evictable: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """Return how many devices are kept."""
+        return len(self.devices)
 
     def leaves(self, device: DeviceId, mib: int) -> bool:
         """Tell whether `mib` would fit on one of its devices beside it."""
@@ -334,8 +339,10 @@ class _PlanBuilder:
         A device that another user holds may be released at any time: it counts as released right after the free ones.
         The free ones are then kept for this job, as its ticket does towards other users.
         """
-        end_of = precedence.expected_end if job.is_evictable else precedence.expected_release
-        ends = sorted((end_of(active, self.policy, self.now), active.id, active) for active in self.active)
+        ends = sorted(
+            (precedence.expected_release(active, job, self.policy, self.now), active.id, active)
+            for active in self.active
+        )
         found = self._reserve_by(job, ends)
         closes_at = precedence.closes_at(job, self.active, self.policy)
         late = precedence.passers(job, self.active, closes_at) if closes_at <= self.now else ()

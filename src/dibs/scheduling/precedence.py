@@ -32,6 +32,23 @@ class Kept(Protocol):
     @property
     def is_evictable(self) -> bool: ...
 
+    @property
+    def id(self) -> JobId: ...
+
+    @property
+    def gpus(self) -> int: ...
+
+
+def yields_to(job: WaitingJob | Active, waiter: Kept | WaitingJob) -> bool:
+    """Tell whether an evictable job gives up its devices for a waiting one, once it has run for the minimum time.
+
+    It yields to all ordinary jobs, and to evictable ones that are older and need more GPUs: these could not collect
+    their GPUs otherwise.
+    """
+    if not job.is_evictable or not waiter.is_evictable:
+        return job.is_evictable
+    return job.id > waiter.id and job.gpus < waiter.gpus
+
 
 def expected_s(job: WaitingJob, policy: Policy) -> float:
     """Return how long a waiting job is expected to run."""
@@ -85,21 +102,17 @@ def with_overdue(view: View, policy: Policy, now: int) -> View:
     return replace(view, waiting=waiting)
 
 
-def expected_release(job: Active, policy: Policy, now: int) -> float:
-    """Return when an ordinary job is expected to get the devices of an active job, which it may evict."""
+def expected_release(job: Active, waiter: WaitingJob, policy: Policy, now: int) -> float:
+    """Return when a waiting job is expected to get the devices of an active one, which it may evict."""
     end = expected_end(job, policy, now)
-    if not job.is_evictable:
+    if not yields_to(job, waiter):
         return end
     return min(end, max(now, evictable_at(job.started_at, policy, now)) + policy.evict_grace_s * 1000)
 
 
 def outlasts(job: WaitingJob, kept: Kept, policy: Policy, now: int) -> bool:
     """Tell whether a job that starts now might still run when a waiting one could start."""
-    if (
-        job.is_evictable
-        and not kept.is_evictable
-        and now + (policy.evict_min_run_s + policy.evict_grace_s) * 1000 <= kept.at
-    ):
+    if yields_to(job, kept) and now + (policy.evict_min_run_s + policy.evict_grace_s) * 1000 <= kept.at:
         # It can be evicted by then.
         return False
     end = now + expected_s(job, policy) * 1000

@@ -71,6 +71,11 @@ class WaitingJob:
         return self.request.is_evictable
 
     @property
+    def gpus(self) -> int:
+        """Return how many GPUs it needs."""
+        return self.request.gpus
+
+    @property
     def place(self) -> tuple[bool, int, float, str, JobId]:
         """Return the key that sorts jobs in serving order."""
         return self.is_evictable, -self.priority, self.turn_s, self.rank, self.id
@@ -109,6 +114,11 @@ class Active:
     history: History = ()
     #: Whether it runs on devices that are lent to it. They are not among its devices: they belong to their holders.
     is_borrower: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """Return how many devices it holds."""
+        return len(self.devices)
 
     def apart(self) -> Active:
         """Return the job without its devices, which are lent to it."""

@@ -144,7 +144,7 @@ class Settings:
         kinds.COUNT,
         "Maximum number of evictions of a job; after that it counts as an ordinary job and runs to its end."
         " With several GPUs: this divided by their number, but at least 2.",
-        "10",
+        "100",
     )
     evictable_wait: float = _setting(
         kinds.DURATION,

@@ -28,7 +28,7 @@ from dibs.scheduling.views import Active, Policy, View, WaitingJob
 POLICY = Policy(cpu_slots=0, evict_grace_s=SAVE_S)
 USER = "tenant"
 #: After this many evictions a job runs to its end: the default of `max_evictions`.
-MOST_EVICTIONS = 10
+MOST_EVICTIONS = 100
 #: The first job that waits does not choose its boxes more often than this.
 CHOOSE_EVERY_S = 600.0
 
@@ -106,6 +106,8 @@ class BoxScheduler:
             gone = self.boxes[box].active.pop(job.id)
             self.room.change(box, len(gone.devices))
             self.dirty.add(box)
+            if self.boxes[box].claims:
+                self.boxes[box].evict_at = -math.inf
         # An evicted job was counted when it was asked to leave.
         self.evictable -= gone.is_evictable and gone.leaves_at is None
 
@@ -204,7 +206,7 @@ class BoxScheduler:
         for large in [job for job in claims.values() if job.gpus > self.size] if free == self.size else ():
             # It waits for its other boxes: until then those may use this one that are expected to have ended.
             del claims[large.id]
-            at = max(self._free_at(each, self.size, now) for each in self.homes[large.id])
+            at = max(self._free_at(each, self.size, now, large) for each in self.homes[large.id])
             fitting = {i: job for i, job in fitting.items() if self._leaves_by(job, at, now)}
         waiting = [self._waiting(job) for job in (claims | fitting).values()]
         if claims:
@@ -290,20 +292,22 @@ class BoxScheduler:
             if old is not None:
                 self._forget_claims(old)
             gpus, count = min(first.gpus, self.size), len(parts(first.gpus, self.size))
-            at = [self._free_at(box, gpus, now, is_evictable=is_evictable) for box in range(len(self.boxes))]
+            at = [self._free_at(box, gpus, now, first) for box in range(len(self.boxes))]
             soonest = sorted(range(len(at)), key=at.__getitem__)[:count]
             self._claim_boxes(first, sorted(soonest))
             self.firsts[is_evictable] = first
             self.choose_at[is_evictable] = max(at[soonest[-1]] / 1000, now + CHOOSE_EVERY_S)
 
-    def _free_at(self, box: int, gpus: int, now: float, *, is_evictable: bool = False) -> float:
-        """Return when a box is expected to have this many GPUs free for an ordinary or an evictable job."""
+    def _free_at(self, box: int, gpus: int, now: float, waiter: TraceJob) -> float:
+        """Return when a box is expected to have this many GPUs free for a job."""
         free, at = self.room.free[box], _ms(now)
         if free >= gpus:
             return at
-        end_of = precedence.expected_end if is_evictable else precedence.expected_release
+        own = self._waiting(waiter)
         active = self.boxes[box].active.values()
-        for end, count in sorted((end_of(job, self.policy, at), len(job.devices)) for job in active):
+        for end, count in sorted(
+            (precedence.expected_release(job, own, self.policy, at), len(job.devices)) for job in active
+        ):
             free += count
             if free >= gpus:
                 return end
@@ -334,7 +338,7 @@ class BoxScheduler:
 
     def _yields_soon(self, large: TraceJob, now: float) -> bool:
         """Tell whether all boxes of a job larger than one can be emptied: before that, evictions are no use."""
-        return all(self._free_at(box, self.size, now) <= self._evictable_from(now) for box in self.homes[large.id])
+        return all(self._free_at(box, self.size, now, large) <= self._evictable_from(now) for box in self.homes[large.id])
 
     def _claim(self, now: float) -> None:
         """Let ordinary jobs wait for a box on which evictable ones can make room for them soon."""
@@ -344,7 +348,7 @@ class BoxScheduler:
             if job.gpus >= least or job.id in self.homes or self._is_evictable(job):
                 continue
             needs = {box: job.gpus + self._claimed(box) for box in range(len(self.boxes))}
-            able = [box for box, gpus in needs.items() if self._free_at(box, gpus, now) <= soon]
+            able = [box for box, gpus in needs.items() if self._free_at(box, gpus, now, job) <= soon]
             if not able:
                 least = job.gpus
                 continue
