@@ -338,7 +338,9 @@ class BoxScheduler:
 
     def _yields_soon(self, large: TraceJob, now: float) -> bool:
         """Tell whether all boxes of a job larger than one can be emptied: before that, evictions are no use."""
-        return all(self._free_at(box, self.size, now, large) <= self._evictable_from(now) for box in self.homes[large.id])
+        return all(
+            self._free_at(box, self.size, now, large) <= self._evictable_from(now) for box in self.homes[large.id]
+        )
 
     def _claim(self, now: float) -> None:
         """Let ordinary jobs wait for a box on which evictable ones can make room for them soon."""
