@@ -341,6 +341,11 @@ PAGE_ANSWERS: tuple[type[msgspec.Struct], ...] = (
     machine_answers.DrainState,
     machine_answers.Timeline,
     machine_answers.Engines,
+    machine_answers.Usage,
+    machine_answers.Presets,
+    machine_answers.Reservations,
+    job_answers.WriteTimes,
+    sweep_answers.Results,
 )
 
 

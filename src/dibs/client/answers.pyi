@@ -415,13 +415,30 @@ Bar = TypedDict(
     },
 )
 
+Reservation = TypedDict(
+    "Reservation",
+    {
+        "id": int,
+        "user": str,
+        "gpus": list[int],
+        "gpu_ids": list[str],
+        "from": str,
+        "to": str,
+        "every": str | None,
+        "state": str,
+        "name": str,
+        "is_ours": bool,
+    },
+)
+
 class Timeline(TypedDict):
-    """What ran, runs and would run where; `more`: there is more history than was returned."""
+    """What ran, runs and would run where, and what is reserved; `more`: there is more history than was returned."""
 
     lanes: list[Lane]
     bars: list[Bar]
     more: bool
     now: str
+    reservations: list[Reservation]
 
 class EngineNode(TypedDict):
     """A machine of an engine; `free_gpus` null: the engine does not say."""

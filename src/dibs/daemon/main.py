@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import NoReturn
 
 from dibs.daemon import assembly, cleanup, overflow_watch, state_folder
+from dibs.daemon.log_sizes import LogSizes
 from dibs.daemon.service import SAFETY_TICK_S, Daemon
 from dibs.errors import DibsError, MachineError
 from dibs.jobqueue import dispatch
@@ -157,10 +158,11 @@ async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[N
     """Check what no event reports, and care for the state folder; after a failure, try again at the next tick."""
     chores = (lambda daemon: state_folder.tend(daemon, database), cleanup.keep_house)
     await _keep_house(daemon, *chores, cleanup.remove_strays)
+    log_sizes = LogSizes()
     while True:
         await asyncio.sleep(SAFETY_TICK_S)
         # First, because it ends a daemon whose folder was deleted.
-        await _keep_house(daemon, *chores)
+        await _keep_house(daemon, *chores, log_sizes.note)
         try:
             if not daemon.identity.socket.exists():
                 log.warning("%s was deleted; it is opened again", daemon.identity.socket)

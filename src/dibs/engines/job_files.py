@@ -51,6 +51,10 @@ class JobFiles:
         """Return the path of an attempt's error output; default: the current attempt. None: it is in the log."""
         return None if job.spec.stderr is None else self._user_path(job, job.spec.stderr, attempt)
 
+    def write_times(self, job: Job, attempt: int | None, stream: str) -> str:
+        """Return the file that says when the output of an attempt was written; always on a local disk."""
+        return f"{self.home}/jobs/{job.id}/{attempt or job.attempt}/{stream}.times"
+
     def report(self, job: Job, attempt: int | None = None) -> str:
         """Return the file with the numbers that an attempt reports; default: the current attempt."""
         return environment.report_path(attempt or job.attempt, self.folder(job))

@@ -86,11 +86,11 @@ def _check_number(own: Sequence[Reservation]) -> None:
 
 def overlaps(one: Reservation, other: Reservation, now_s: float) -> bool:
     """Return whether two reservations are for the same time at some time."""
-    theirs = _windows(other, now_s)
-    return any(begin < end2 and begin2 < end for begin, end in _windows(one, now_s) for begin2, end2 in theirs)
+    theirs = windows(other, now_s)
+    return any(begin < end2 and begin2 < end for begin, end in windows(one, now_s) for begin2, end2 in theirs)
 
 
-def _windows(one: Reservation, now_s: float) -> list[tuple[float, float]]:
+def windows(one: Reservation, now_s: float) -> list[tuple[float, float]]:
     """Return the times of a reservation in the weeks to come."""
     found: list[tuple[float, float]] = []
     at_s = now_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, ParamSpec, TypeVar
@@ -15,8 +16,11 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import NotFound, UserError
-from dibs.logs import files
+from dibs.http_api.schemas import job_answers
+from dibs.jobqueue.thread import now_ms
+from dibs.logs import files, write_times
 from dibs.logs.files import LogFile
+from dibs.model import serialization
 from dibs.model.jobs import Job, JobId
 from dibs.store.writer import Reader
 
@@ -123,6 +127,43 @@ async def get_lines(daemon: Daemon, id: JobId, query: LinesQuery) -> bytes:
     """Return where every thousandth line of a log begins, for viewers that show a part of it."""
     async with _opened(daemon, id, query) as log:
         return await in_thread(daemon, files.index, log, query.from_, query.line)
+
+
+async def get_times(daemon: Daemon, id: JobId, query: LogQuery) -> job_answers.WriteTimes:
+    """Return the size of a log at moments while it was written: a line between two of them is from between them."""
+
+    def paths(reader: Reader) -> tuple[Job, str, int | None, int | None]:
+        job = having(reader, id, query)
+        return job, _path(daemon, reader, id, query), *_bounds(reader, job, query.attempt or job.attempt)
+
+    job, path, began, ended = await daemon.ask(paths)
+    times = daemon.files.write_times(job, query.attempt, query.stream)
+    # A file of the user's may have held something before.
+    is_new = (job.spec.output if query.stream == "stdout" else job.spec.stderr) is None
+    marks = await in_thread(daemon, _marks, path, times, began if is_new else None, ended)
+    told = [job_answers.WriteMark(serialization.moment(at), size) for at, size in marks]
+    return job_answers.WriteTimes(told, serialization.moment(now_ms()))
+
+
+def _bounds(reader: Reader, job: Job, attempt: int) -> tuple[int | None, int | None]:
+    """Return when an attempt began and ended; None if that is not known, or not yet so."""
+    past = next((one for one in reader.attempts(job.id) if one.attempt == attempt), None)
+    if past is not None:
+        return past.started_at, past.finished_at
+    return (job.started_at, None) if attempt == job.attempt else (None, None)
+
+
+def _marks(log: str, times: str, began: int | None, ended: int | None) -> list[tuple[int, int]]:
+    found = [*([(began, 0)] if began is not None else []), *write_times.read(times)]
+    try:
+        now = os.stat(log)
+    except OSError:
+        return []
+    # The last byte was written when the file was changed last. Somebody may have touched it since the end, and the
+    # clock of a disk is a little behind.
+    changed = max(now.st_mtime_ns // 1_000_000, began or 0)
+    last = (changed if ended is None else min(changed, ended), now.st_size)
+    return write_times.thinned(write_times.sound([*found, last]))
 
 
 async def in_thread(daemon: Daemon, what: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import environments, gpus, jobs
+from dibs.http_api import environments, gpus, jobs, presets
 from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, validation
 from dibs.jobqueue.thread import now_ms
@@ -23,6 +23,7 @@ async def post_jobs(
     daemon: Daemon, body: Any, query: submission.DryRunQuery
 ) -> job_answers.DryRun | job_answers.Receipt:
     """Submit one job, or many with common defaults: all of them or none."""
+    body = presets.filled(body, daemon.settings.presets)
     rules = submission.rules(body)
     submissions = await environments.complete(daemon, await _read(body))
     if daemon.devices.is_real and (query.dry_run or any(submission.spec.no_wait for submission in submissions)):

@@ -17,12 +17,13 @@ from msgspec import Meta
 from dibs.client import sweep_drafts
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import environments, exchange, job_numbers, sweep_documents, wire
+from dibs.http_api import environments, exchange, job_numbers, presets, sweep_documents, wire
 from dibs.http_api.exchange import Whole
 from dibs.http_api.schemas import submission, sweep_answers
 from dibs.http_api.schemas.submission import Name, Word
 from dibs.http_api.schemas.sweep_answers import SweepCheck, SweepCounts, SweepReceipt
 from dibs.jobqueue import sweeps
+from dibs.jobqueue.validation import Submission
 from dibs.logs import reports
 from dibs.model import serialization, units
 from dibs.model.jobs import JobId, Member
@@ -154,6 +155,7 @@ async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) 
     """Create a sweep, or find the one with that name, and queue the points of its document; `dry_run` only checks."""
     if not sweep_documents.is_document(body):
         return await _create(daemon, wire.convert(body, SweepIn), query)
+    body = presets.filled(body, daemon.settings.presets)
     (model,) = await environments.complete(daemon, [submission.common(body.get("defaults", {}), ())])
     # In a thread: there may be 100,000 points.
     draft = await asyncio.to_thread(sweep_documents.draft, body, model.spec.cwd)
@@ -175,7 +177,7 @@ async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) 
 
 async def _create(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
     rules = submission.rules({"jobs": [], "at_once": body.at_once, "halt_after": body.halt_after})
-    wanted, common = _wanted(body), submission.common(body.defaults, body.parameters)
+    wanted, common = _wanted(body), _common(daemon, body.defaults, body.parameters)
     if wanted.search is not None:
         study.require(wanted.search.sampler)
     await daemon.know_engines([common])
@@ -187,6 +189,10 @@ async def _create(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) 
     if sweep.early_stop is not None:
         daemon.searches.expect()
     return _shown(SweepReceipt, sweep, notes=notes, counts=msgspec.UNSET)
+
+
+def _common(daemon: Daemon, defaults: Any, names: Sequence[str]) -> Submission:
+    return submission.common(presets.filled(defaults, daemon.settings.presets), names)
 
 
 def _wanted(told: SweepIn) -> SweepSubmission:
@@ -225,7 +231,7 @@ async def post_points(daemon: Daemon, id: int, body: PointsIn) -> sweep_answers.
     """Submit the given points that are neither done nor queued nor running."""
     sweep = await daemon.ask(lambda reader: reader.sweep(id))
     names = tuple(dict.fromkeys(name for point in body.points for name in point.params))
-    (common,) = await environments.complete(daemon, [submission.common(body.defaults, names)])
+    (common,) = await environments.complete(daemon, [_common(daemon, body.defaults, names)])
     members = [_member(sweep, point, common.spec.cwd) for point in body.points]
     added = await daemon.do(lambda turn: sweeps.add(turn, id, common, members, again=body.again, is_last=not body.more))
     return sweep_answers.Points({fate.value: count for fate, count in added.fates.items()}, added.notes)
@@ -237,7 +243,7 @@ async def post_trials(daemon: Daemon, id: int, body: TrialsIn) -> sweep_answers.
     if sweep.search is None:
         raise UserError(f'expected a sweep with a search, got "{sweep.name}", which has none.')
     names = codec.decode(json.loads(sweep.search.space)).names
-    (common,) = await environments.complete(daemon, [submission.common(body.defaults, names)])
+    (common,) = await environments.complete(daemon, [_common(daemon, body.defaults, names)])
     added = await asyncio.wrap_future(daemon.searches.begin(id, common))
     return sweep_answers.Points({fate.value: count for fate, count in added.fates.items() if count}, added.notes)
 
@@ -247,7 +253,7 @@ async def post_calls(daemon: Daemon, id: int, body: CallsIn) -> sweep_answers.Ca
     for call in body.calls:
         if not call_files.is_call(call.argv):
             raise UserError(f"expected a call of dibs.Executor, got {shlex.join(call.argv)[:200]}.")
-    (common,) = await environments.complete(daemon, [submission.common(body.defaults, ())])
+    (common,) = await environments.complete(daemon, [_common(daemon, body.defaults, ())])
     members = [sweeps.call(call.argv, call.name, call.command, call.params, call.function) for call in body.calls]
     added = await daemon.do(lambda turn: sweeps.add_calls(turn, id, common, members, body.key, again=body.again))
     jobs = [sweep_answers.CallJob(job.id, job.word, job.attempt) for job in added.jobs]

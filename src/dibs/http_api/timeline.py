@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import job_lists
+from dibs.http_api import job_lists, reservations
 from dibs.http_api.schemas.machine_answers import Bar, Lane, Timeline
 from dibs.jobqueue.thread import now_ms
 from dibs.model.devices import DeviceId
@@ -20,6 +20,8 @@ from dibs.store.writer import Reader
 
 #: The most bars of the past and of the plan: more than the page can show.
 MOST_PAST, MOST_PLANNED = 5000, 200
+#: Milliseconds for which reservations are returned at least, like planned jobs.
+RESERVED_FOR_MS = 24 * 3600 * 1000
 
 
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -47,7 +49,8 @@ def get_timeline(daemon: Daemon, reader: Reader, query: TimelineQuery) -> Timeli
             bar.expected_end = moment(ahead.ends.get(job.id))
             bars.append(bar)
     bars += [_bar(reader.job(p.id), p.devices, p.at, p.until, is_plan=True) for p in ahead.planned if p.devices]
-    return Timeline(_lanes(daemon, bars), bars, len(past) == MOST_PAST, moment(now))
+    kept = reservations.until(daemon, max(until, now + RESERVED_FOR_MS) / 1000)
+    return Timeline(_lanes(daemon, bars), bars, len(past) == MOST_PAST, moment(now), kept)
 
 
 def _bar(job: Job, devices: Sequence[DeviceId], began: int, ended: int | None, *, is_plan: bool = False) -> Bar:

@@ -20,14 +20,15 @@ def applied(args: Args) -> Args:
     name = args.get(job_options.PRESET)
     if name is None:
         return args
-    whole = script_files.layered(_found(name, settings.load(args.caller.environ).presets), args)
+    whole = script_files.layered(read(find(name, settings.load(args.caller.environ).presets)), args)
     # It is done: a second pass changes nothing.
     return replace(whole, given={key: told for key, told in whole.given.items() if key != job_options.PRESET})
 
 
-def _found(name: str, known: Mapping[str, Preset]) -> Args:
+def find(name: str, known: Mapping[str, Preset]) -> Preset:
+    """Return the preset of a name; an error says which there are."""
     if name in known:
-        return read(known[name])
+        return known[name]
     hint = suggestions.did_you_mean(name, known)
     if not hint:
         some = ", ".join(sorted(known))

@@ -418,6 +418,23 @@ class Lines(Struct):
     traceback: int | None
 
 
+class WriteMark(Struct, gc=False):
+    """The size of a log at a moment."""
+
+    at: Moment
+    size: int
+
+
+class WriteTimes(Struct):
+    """When a log was written: moments, in their order, each with the size of the log then; and the time of the answer.
+
+    A line that begins after one size and ends before the next was written between their moments.
+    """
+
+    marks: list[WriteMark]
+    now: Moment
+
+
 class Why(Struct):
     """Why a job waits, or how it stands, and when and where it is expected to start."""
 

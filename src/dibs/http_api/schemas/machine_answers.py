@@ -152,13 +152,37 @@ class Bar(Struct, gc=False, rename={"begin": "from", "end": "to"}):
     sweep: str | None = None
 
 
+class Reservation(Struct, rename={"begin": "from", "end": "to"}):
+    """GPUs that are kept for a user; `state`: now, to come, or unused (released, because nobody used them in time)."""
+
+    id: int
+    user: str
+    gpus: list[int]
+    gpu_ids: list[str]
+    begin: Moment
+    end: Moment
+    every: str | None
+    state: str
+    name: str
+    #: Whether this user may cancel it.
+    is_ours: bool
+
+
+class Reservations(Struct):
+    """The reservations of all users; of one that is repeated the next time."""
+
+    reservations: list[Reservation]
+
+
 class Timeline(Struct):
-    """What ran, runs and would run where; `more`: there is more history than was returned."""
+    """What ran, runs and would run where, and what is reserved; `more`: there is more history than was returned."""
 
     lanes: list[Lane]
     bars: list[Bar]
     more: bool
     now: Moment
+    #: One for each time that begins before the end of the timeline.
+    reservations: list[Reservation]
 
 
 class Day(Struct, rename={"begin": "from", "end": "to"}):
@@ -328,6 +352,22 @@ class DaemonStop(Struct):
     """The process that stops."""
 
     pid: int
+
+
+class Preset(Struct):
+    """Options of a job under a name: as they are typed, and the fields of a submission that they set."""
+
+    name: str
+    options: str
+    fields: dict[str, Any]
+    #: Why it cannot be used; null: it can.
+    problem: str | None
+
+
+class Presets(Struct):
+    """The presets of the settings."""
+
+    presets: list[Preset]
 
 
 class Environment(Struct):

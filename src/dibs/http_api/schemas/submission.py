@@ -92,6 +92,8 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
     environ: str | None = None
     #: The job whose environment and folder it takes, with those variables of its `env` that are masked.
     like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)] | None = None
+    #: The name of a preset of the settings; what is said beside it wins.
+    preset: Name | None = None
     #: Variables that are added to the environment.
     env: dict[str, str] = {}
     gpus: Annotated[int, msgspec.Meta(ge=0, le=4096)] | None = None

@@ -324,11 +324,24 @@
  * @property {string | null} expected_end
  * @property {string | null} sweep
  *
- * @typedef {object} Timeline What ran, runs and would run where; `more`: there is more history than was returned.
+ * @typedef {object} Reservation GPUs that are kept for a user; `state`: now, to come, or unused (released, because nobody used them in time).
+ * @property {number} id
+ * @property {string} user
+ * @property {number[]} gpus
+ * @property {string[]} gpu_ids
+ * @property {string} from
+ * @property {string} to
+ * @property {string | null} every
+ * @property {string} state
+ * @property {string} name
+ * @property {boolean} is_ours
+ *
+ * @typedef {object} Timeline What ran, runs and would run where, and what is reserved; `more`: there is more history than was returned.
  * @property {Lane[]} lanes
  * @property {Bar[]} bars
  * @property {boolean} more
  * @property {string} now
+ * @property {Reservation[]} reservations
  *
  * @typedef {object} EngineNode A machine of an engine; `free_gpus` null: the engine does not say.
  * @property {string} name
@@ -356,6 +369,113 @@
  *
  * @typedef {object} Engines All engines, this machine first.
  * @property {Engine[]} engines
+ *
+ * @typedef {object} Day A day in the time zone of the machine.
+ * @property {string} day
+ * @property {string} from
+ * @property {string} to
+ *
+ * @typedef {object} Sum GPU time of jobs on a day, and how much of it was observed and idle.
+ * @property {string} day
+ * @property {string} project
+ * @property {string | null} sweep
+ * @property {number} gpu_s
+ * @property {number} watched_s
+ * @property {number} idle_s
+ * @property {string} group
+ * @property {number} used_s
+ * @property {number} jobs
+ * @property {number} waited_s
+ *
+ * @typedef {object} JobWait How long a job waited for its first start.
+ * @property {number} job
+ * @property {string} name
+ * @property {number} wait_s
+ *
+ * @typedef {object} Waits The number of jobs that started, their median wait, and the longest waits.
+ * @property {number} count
+ * @property {number | null} median_s
+ * @property {JobWait[]} longest
+ *
+ * @typedef {object} PersonDay GPU time of a user on a day, which is one of UTC; through every way to a GPU.
+ * @property {string} day
+ * @property {string} user
+ * @property {number} gpu_s
+ *
+ * @typedef {object} Usage GPU usage; `more`: some sums were omitted. A GPU is idle below `idle_below` percent utilization.
+ * @property {Day[]} days
+ * @property {Sum[]} sums
+ * @property {boolean} more
+ * @property {number} idle_below
+ * @property {Waits} waits
+ * @property {PersonDay[]} people
+ *
+ * @typedef {object} Preset Options of a job under a name: as they are typed, and the fields of a submission that they set.
+ * @property {string} name
+ * @property {string} options
+ * @property {Record<string, unknown>} fields
+ * @property {string | null} problem
+ *
+ * @typedef {object} Presets The presets of the settings.
+ * @property {Preset[]} presets
+ *
+ * @typedef {object} Reservations The reservations of all users; of one that is repeated the next time.
+ * @property {Reservation[]} reservations
+ *
+ * @typedef {object} WriteMark The size of a log at a moment.
+ * @property {string} at
+ * @property {number} size
+ *
+ * @typedef {object} WriteTimes When a log was written: moments, in their order, each with the size of the log then; and the time of the answer.
+
+    A line that begins after one size and ends before the next was written between their moments.
+    
+ * @property {WriteMark[]} marks
+ * @property {string} now
+ *
+ * @typedef {object} Search How the points of a sweep are chosen while it runs; `ended` says why it takes no more trials, null: it does.
+ * @property {string} sampler
+ * @property {number} trials
+ * @property {number} seed
+ * @property {string | null} ended
+ *
+ * @typedef {object} Sweep A sweep.
+ * @property {number} id
+ * @property {string} project
+ * @property {string} name
+ * @property {string} command
+ * @property {string[] | null} argv
+ * @property {string | null} dir
+ * @property {string | null} metric
+ * @property {string | null} goal
+ * @property {string | null} early_stop
+ * @property {Search | null} search
+ * @property {number} batch
+ * @property {string} created_at
+ *
+ * @typedef {object} Summary A summary of all values of a metric.
+ * @property {number} min
+ * @property {number} max
+ * @property {number} mean
+ * @property {number} count
+ *
+ * @typedef {object} Run A run of a sweep; `job` is null if the job was deleted.
+ * @property {number | null} job
+ * @property {number} attempt
+ * @property {number} index
+ * @property {Record<string, unknown>} params
+ * @property {string} state
+ * @property {string | null} cause
+ * @property {Record<string, number | null>} numbers
+ * @property {Record<string, Summary>} summaries
+ * @property {string | null} started_at
+ * @property {string | null} finished_at
+ * @property {string | null} engine
+ *
+ * @typedef {object} Results The runs of a sweep, and the value of `after` for more; null at the end.
+ * @property {Sweep} sweep
+ * @property {Run[]} runs
+ * @property {string | null} next
  */
 
 export {};
