@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as drafts from "../../src/dibs/web/core/job-drafts.js";
+import * as reservationText from "../../src/dibs/web/core/reservation-text.js";
 
 const told = (more) => ({ ...drafts.EMPTY, ...more });
 
@@ -56,4 +57,24 @@ test("the first commands of a sweep are shown, without making all of them", () =
 test("too many runs are refused", () => {
   const values = { x: Array.from({ length: 2001 }, (_, i) => i).join(",") };
   assert.throws(() => drafts.points(told({ command: "{x}", values })), /dibs sweep/);
+});
+
+test("a preset is sent by its name, and shown with its number of GPUs", () => {
+  const preset = { name: "big", options: "--gpus=4", fields: { gpus: 4 }, problem: null };
+  const told = drafts.withPreset({ ...drafts.EMPTY, command: "true" }, preset);
+  assert.deepEqual([told.preset, told.gpus], ["big", "4"]);
+  assert.deepEqual(drafts.defaults(told), { preset: "big", gpus: 4 });
+  assert.equal(drafts.line(told), "dibs add --preset big -g 4 -- true");
+  assert.equal(drafts.withPreset(told, undefined).preset, "");
+  assert.equal(drafts.withPreset(told, { ...preset, fields: { gpu_ids: ["0", "2"] } }).gpus, "2");
+});
+
+test("a reservation is asked for by its moment and seconds, or refused in words", () => {
+  const told = { gpus: "2", gpuIds: "", from: "2026-11-20T18:00", lasts: "1h30m", every: "week", name: " course " };
+  assert.deepEqual(reservationText.request(told), { gpus: 2, from: new Date("2026-11-20T18:00").toISOString(), for_s: 5400, every: "week", name: "course" });
+  assert.deepEqual(reservationText.request({ ...told, gpuIds: "0, 3" }).gpu_ids, ["0", "3"]);
+  assert.throws(() => reservationText.request({ ...told, lasts: "soon" }), /Lasts expected a time/);
+  assert.throws(() => reservationText.request({ ...told, from: "" }), /From expected a date/);
+  assert.throws(() => reservationText.request({ ...told, gpus: "0" }), /GPUs expected a whole number/);
+  assert.equal(reservationText.nextHour(new Date("2026-12-31T23:20:10")), "2027-01-01T00:00");
 });

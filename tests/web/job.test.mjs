@@ -1,7 +1,8 @@
 // Texts of the page of one job.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { draftOf, endText, eventWords, explained, limit, lowUse, samples } from "../../src/dibs/web/pages/job/job-text.js";
+import { draftOf, limit } from "../../src/dibs/web/core/job-drafts.js";
+import { endText, eventWords, explained, lowUse, samples } from "../../src/dibs/web/pages/job/job-text.js";
 import { seconds } from "../../src/dibs/web/core/job-drafts.js";
 
 test("a time limit is written in the format of the dialog", () => {

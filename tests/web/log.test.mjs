@@ -6,6 +6,7 @@ import { DARK, LEAST_CONTRAST, LIGHT, contrast, paint, pair } from "../../src/di
 import { Splitter } from "../../src/dibs/web/pages/job/log/line-splitter.js";
 import { Log, TAIL } from "../../src/dibs/web/pages/job/log/log-lines.js";
 import * as finds from "../../src/dibs/web/pages/job/log/finds.js";
+import * as writeTimes from "../../src/dibs/web/pages/job/log/write-times.js";
 
 const encoder = new TextEncoder();
 
@@ -375,4 +376,38 @@ test("every occurrence of a text is marked", () => {
   assert.deepEqual(finds.marks("aaa", "aa", false), [[0, 2]]);
   assert.deepEqual(finds.marks("a", "", false), []);
   assert.deepEqual(finds.marks("İstanbul", "i", false), []);
+});
+
+const at = (text) => new Date(`2026-01-02T${text}`).getTime();
+const MARKS = [{ at: at("14:00:00"), size: 0 }, { at: at("14:00:30"), size: 100 }, { at: at("14:05:00"), size: 100 }, { at: at("14:05:30"), size: 300 }];
+
+test("a line was written after the last moment without it and before the first with all of it", () => {
+  assert.deepEqual(writeTimes.rangeOf(MARKS, 0, 40), { after: at("14:00:00"), before: at("14:00:30") });
+  // The log had not grown for minutes: the line after that is from after them.
+  assert.deepEqual(writeTimes.rangeOf(MARKS, 100, 200), { after: at("14:05:00"), before: at("14:05:30") });
+  assert.deepEqual(writeTimes.rangeOf(MARKS, 40, 160), { after: at("14:00:00"), before: at("14:05:30") });
+  assert.deepEqual(writeTimes.rangeOf(MARKS, 200, 400), { after: at("14:05:00"), before: null });
+  assert.deepEqual(writeTimes.rangeOf(MARKS.slice(1), 0, 40), { after: null, before: at("14:00:30") });
+  assert.deepEqual(writeTimes.rangeOf([], 0, 40), { after: null, before: null });
+});
+
+test("a range is told as one, and a moment as a moment", () => {
+  const now = at("15:00:00");
+  assert.equal(writeTimes.shortText({ after: at("14:02:10"), before: at("14:03:10") }, now), "14:02–14:03");
+  assert.equal(writeTimes.shortText({ after: at("14:02:10"), before: at("14:02:40") }, now), "14:02");
+  assert.equal(writeTimes.shortText({ after: at("14:02:30"), before: at("14:02:31") }, now), "14:02:31");
+  assert.equal(writeTimes.shortText({ after: null, before: at("14:02:31") }, now), "before 14:02");
+  assert.equal(writeTimes.shortText({ after: at("14:02:31"), before: null }, now), "after 14:02");
+  assert.equal(writeTimes.shortText({ after: null, before: null }, now), "");
+  assert.equal(writeTimes.shortText({ after: at("14:02:30"), before: at("14:02:31") }, now + 86_400_000), "2 Jan 14:02:31");
+  assert.equal(writeTimes.longText({ after: at("14:02:10"), before: at("14:03:10") }), "Written between 02/01/2026, 14:02:10 and 02/01/2026, 14:03:10");
+});
+
+test("a browser remembers of each size the first and the last moment", () => {
+  let seen = [];
+  for (const [size, asked, answered] of [[10, 1, 2], [10, 3, 4], [10, 5, 6], [30, 7, 8]]) seen = writeTimes.see(seen, size, asked, answered);
+  assert.deepEqual(seen, [{ at: 2, size: 10 }, { at: 5, size: 10 }, { at: 8, size: 30 }]);
+  assert.deepEqual(writeTimes.rangeOf(writeTimes.merged([{ at: 0, size: 0 }], seen), 10, 30), { after: 5, before: 8 });
+  // The log was emptied.
+  assert.deepEqual(writeTimes.see(seen, 5, 9, 10), [{ at: 10, size: 5 }]);
 });

@@ -319,3 +319,26 @@ test("differences between jobs are found in parameters, options, words and metri
   assert.ok(differences([job({}), job({})], true).some((row) => row.name === "Folder" && row.isEqual));
   assert.deepEqual(differences([job({ params: { lr: 1 } }), job({ params: { lr: 2 } })])[0].values, ["1", "2"]);
 });
+
+const searched = (search, early_stop = null) => ({ metric: "loss", goal: "minimize", early_stop, search: search && { sampler: "tpe", trials: 4, seed: 0, ended: null, ...search } });
+const inState = (state, cause = null) => ({ job: 1, index: 0, params: {}, state, cause, numbers: {}, summaries: {}, started_at: null, finished_at: null });
+
+test("a search says what it looks for, how far it is, and why it ended", () => {
+  assert.equal(runs.searchText(searched(null), []), null);
+  const half = [inState("done"), inState("cancelled", "early"), inState("running")];
+  assert.deepEqual(runs.searchText(searched({}), half), { what: "TPE search for the lowest loss", progress: "2 of 4 trials", state: "running", why: "trials are added as results come in" });
+  assert.equal(runs.searchText(searched({}), [...half, inState("queued")]).why, "the last trials run or wait");
+  assert.equal(runs.searchText(searched({}), Array(4).fill(inState("done"))).state, "done");
+  assert.equal(runs.searchText(searched({ ended: "the first 3 failed" }), half).why, "ended: the first 3 failed");
+});
+
+test("a search has as many runs as it has trials, unless it has ended", () => {
+  const half = [inState("done"), inState("running")];
+  assert.equal(runs.planned(searched({}), half), 4);
+  assert.equal(runs.planned(searched({ ended: "cancelled" }), half), 2);
+  assert.equal(runs.planned(searched(null), half), 2);
+});
+
+test("a run that its sweep stopped is called so, and one that a user cancelled is not", () => {
+  assert.deepEqual([inState("cancelled", "early"), inState("cancelled"), inState("done")].map(runs.wordOf), ["stopped early", "cancelled", "done"]);
+});

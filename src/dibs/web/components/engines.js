@@ -27,10 +27,10 @@ function Cluster({ engine }) {
 
 /** @type {{title: string, class?: string, cell: (node: EngineNode) => unknown}[]} */
 const COLUMNS = [
-  { title: "node", cell: (node) => html`<strong>${node.name}</strong> <span class="quiet">${node.gpu_type}</span>` },
-  { title: "state", cell: (node) => html`<${Pill} word=${node.up ? "up" : "down"} />` },
+  { title: "Node", cell: (node) => html`<strong>${node.name}</strong> <span class="quiet">${node.gpu_type}</span>` },
+  { title: "State", cell: (node) => html`<${Pill} word=${node.up ? "up" : "down"} />` },
   { title: "GPUs", class: "number", cell: (node) => node.gpus },
-  { title: "free", class: "number", cell: (node) => (node.free_gpus === null ? "?" : node.free_gpus) },
+  { title: "Free", class: "number", cell: (node) => (node.free_gpus === null ? "?" : node.free_gpus) },
   { title: "CPUs", class: "number", cell: (node) => node.cpus },
-  { title: "jobs", class: "wide", cell: (node) => node.jobs.map((id, place) => html`${place ? ", " : ""}<a href=${`/job/${id}`}>${id}</a>`) },
+  { title: "Jobs", class: "wide", cell: (node) => node.jobs.map((id, place) => html`${place ? ", " : ""}<a href=${`/job/${id}`}>${id}</a>`) },
 ];

@@ -61,11 +61,13 @@ export default function Submit({ draft }) {
   const key = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && told.command.trim() && many) void send(event);
   };
-  const commands = useRecent();
+  const jobs = useRecent();
+  const commands = [...new Set(jobs.filter((job) => job.sweep === null).map((job) => job.command))].slice(0, RECENT_SHOWN);
   const wrong = (/** @type {string} */ part) => (problem && api.errorText(problem).toLowerCase().includes(part) ? "true" : null);
   const shown = names.length && many && !problem ? tried(() => drafts.firstCommands(told)) : [];
   return html`<${Dialog} title="New job" isWide>
     <form class="submit" onSubmit=${send} onKeyDown=${key}>
+      <${Start} told=${told} jobs=${jobs} setTold=${setTold} fail=${setError} />
       <${Field} label="Command" class="all" hint="As in a shell. {lr} is a placeholder: one job for each of its values.">
         <textarea rows="3" autofocus required spellcheck=${false} value=${told.command} onInput=${set("command")} placeholder="python train.py --lr {lr}"></textarea>
       </${Field}>
@@ -120,14 +122,43 @@ function tried(make) {
   }
 }
 
-/** Commands that were submitted last, each once. */
+/** Commands that were submitted last, each once; and jobs to start from. */
 const RECENT_SHOWN = 5;
+const JOBS_SHOWN = 15;
 
-/** @returns {string[]} */
+/** @typedef {import("../core/types.js").Job} Job */
+
+/** @returns {Job[]} newest first */
 function useRecent() {
   const { data } = useAnswer("/v1/jobs?limit=60&sort=-id");
-  const all = (data?.jobs ?? []).filter((/** @type {{sweep: string | null}} */ job) => job.sweep === null).map((/** @type {{command: string}} */ job) => job.command);
-  return [...new Set(/** @type {string[]} */ (all))].slice(0, RECENT_SHOWN);
+  return data?.jobs ?? [];
+}
+
+/**
+ * What to start from: a preset of the settings, or a job whose fields are taken. Not there without either.
+ * @param {{told: drafts.Told, jobs: Job[], setTold: (told: drafts.Told) => void, fail: (error: unknown) => void}} props
+ */
+function Start({ told, jobs, setTold, fail }) {
+  /** @type {import("../core/use-answer.js").Answer<import("../core/types.js").Presets>} */
+  const { data } = useAnswer("/v1/presets");
+  const presets = data?.presets ?? [];
+  const chosen = presets.find((one) => one.name === told.preset);
+  if (!presets.length && !jobs.length) return null;
+  /** @param {{currentTarget: HTMLSelectElement}} event */
+  const choose = async ({ currentTarget: { value } }) => {
+    if (!value.startsWith("job:")) return setTold(drafts.withPreset(told, presets.find((one) => `preset:${one.name}` === value)));
+    try {
+      setTold({ ...drafts.EMPTY, ...drafts.draftOf(await api.get(`/v1/jobs/${value.slice(4)}`)) });
+    } catch (error) {
+      fail(error);
+    }
+  };
+  const hint = chosen ? (chosen.problem ?? `${chosen.options}: holds for what you leave empty below`) : undefined;
+  return html`<${Field} label="Start from" class="all" hint=${hint}><select value=${told.preset ? `preset:${told.preset}` : ""} onChange=${choose}>
+    <option value="">an empty form</option>
+    ${presets.length > 0 && html`<optgroup label="Presets">${presets.map((one) => html`<option key=${one.name} value=${`preset:${one.name}`} disabled=${Boolean(one.problem)} selected=${one.name === told.preset}>${`preset ${one.name}`}${one.problem ? " (see its settings)" : ""}</option>`)}</optgroup>`}
+    ${jobs.length > 0 && html`<optgroup label="Like a job">${jobs.slice(0, JOBS_SHOWN).map((job) => html`<option key=${job.id} value=${`job:${job.id}`}>${`#${job.id} ${job.name}`}</option>`)}</optgroup>`}
+  </select></${Field}>`;
 }
 
 /**

@@ -132,7 +132,7 @@ export function lastAtMost(sorted, value) {
  * @param {(each: T) => number} key
  * @param {number} value
  */
-function lastAtMostBy(sorted, key, value) {
+export function lastAtMostBy(sorted, key, value) {
   let low = 0;
   let high = sorted.length;
   while (low < high) {

@@ -1,4 +1,4 @@
-// The fields of the submit dialog, turned into requests and into the equivalent command line. Pure.
+// The fields of the submit dialog: from a job, and turned into requests and into the equivalent command line. Pure.
 
 /**
  * @typedef {object} Told the fields as they are typed
@@ -15,11 +15,12 @@
  * @property {string} retries
  * @property {string} tags with commas or blanks between
  * @property {string} gpuIds such as 0,2: exactly these; empty: any
+ * @property {string} preset options of the settings that hold for what is left empty
  * @property {Record<string, string>} values of each placeholder, with commas between
  */
 
 /** @type {Told} */
-export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", like: "", env: "", after: "", priority: "0", time: "", vram: "", retries: "", tags: "", gpuIds: "", values: {} };
+export const EMPTY = { command: "", gpus: "1", name: "", cwd: "", like: "", env: "", after: "", priority: "0", time: "", vram: "", retries: "", tags: "", gpuIds: "", preset: "", values: {} };
 /** Most runs that the dialog submits; use `dibs sweep` for more. */
 export const MOST_RUNS = 2000;
 
@@ -39,8 +40,8 @@ export function quoted(word) {
   return SAFE.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** Return the seconds in 90m, 2h or 1d12h; an Error that says what was expected otherwise. @param {string} text */
-export function seconds(text) {
+/** Return the seconds in 90m, 2h or 1d12h; an Error that says what was expected otherwise. @param {string} text @param {string} [field] */
+export function seconds(text, field = "The time limit") {
   let rest = text.trim().toLowerCase();
   let total = 0;
   for (const [unit, factor] of UNITS) {
@@ -49,7 +50,7 @@ export function seconds(text) {
     total += Number(found[1]) * factor;
     rest = rest.slice(found[0].length);
   }
-  if (rest || !total) throw new Error(`The time limit expected a time such as 90m, 2h or 1d12h, got "${text}".`);
+  if (rest || !total) throw new Error(`${field} expected a time such as 90m, 2h or 1d12h, got "${text}".`);
   return total;
 }
 
@@ -60,6 +61,16 @@ export function bytes(text) {
   const [, digits, unit] = text.trim().toLowerCase().match(/^(\d+(?:\.\d+)?)([kmgt])i?b?$/) ?? [];
   if (!unit) throw new Error(`GPU memory expected a size such as 18G or 512M, got "${text}".`);
   return Math.round(Number(digits) * SIZES[/** @type {keyof typeof SIZES} */ (unit)]);
+}
+
+/**
+ * Return the fields as they are with a preset, or without one: its number of GPUs is shown, because that field is never empty.
+ * @param {Told} told @param {import("./types.js").Preset | undefined} preset @returns {Told}
+ */
+export function withPreset(told, preset) {
+  const { gpus, gpu_ids: ids } = /** @type {{gpus?: number, gpu_ids?: string[]}} */ (preset?.fields ?? {});
+  const many = gpus ?? ids?.length;
+  return { ...told, preset: preset?.name ?? "", ...(many !== undefined && { gpus: String(many) }) };
 }
 
 /** @param {string} text */
@@ -85,6 +96,7 @@ export function defaults(told) {
   if (!/^\d+$/.test(told.gpus.trim())) throw new Error(`GPUs expected a whole number from 0 up, got "${told.gpus}".`);
   if (!/^\d*$/.test(told.retries.trim())) throw new Error(`Retries expected a whole number from 0 up, got "${told.retries}".`);
   return {
+    ...(told.preset && { preset: told.preset }),
     gpus,
     ...(told.cwd.trim() && { cwd: told.cwd.trim() }),
     ...(told.like && { like: Number(told.like) }),
@@ -97,6 +109,44 @@ export function defaults(told) {
     ...(listed(told.tags).length && { tags: listed(told.tags) }),
     ...(listed(told.gpuIds).length && { gpu_ids: listed(told.gpuIds) }),
   };
+}
+
+/** The mask of the daemon for secrets, which cannot be resubmitted. */
+const MASK = "***";
+
+/**
+ * Return the initial fields of the submit dialog to run a job again with changes.
+ * @param {import("./types.js").WholeJob} job
+ */
+export function draftOf(job) {
+  const env = Object.entries(job.env ?? {}).filter(([, value]) => value !== MASK);
+  return {
+    command: job.command,
+    gpus: String(job.gpus),
+    name: job.name,
+    cwd: job.cwd,
+    like: job.environment ? String(job.id) : "",
+    env: env.map(([name, value]) => `${name}=${value}`).join("\n"),
+    after: job.after.map((need) => need.id).join(","),
+    priority: String(job.priority),
+    time: limit(job.time_limit_s),
+    vram: job.vram ? `${Math.round(job.vram / 1024 ** 2)}M` : "",
+    retries: job.retries ? String(job.retries) : "",
+    tags: (job.tags ?? []).join(", "),
+    gpuIds: (job.request?.gpu_ids ?? []).join(","),
+  };
+}
+
+/** Return a time limit as it is typed: 1h30m. @param {number | null} seconds */
+export function limit(seconds) {
+  if (!seconds) return "";
+  let left = Math.round(seconds);
+  let text = "";
+  for (const [unit, length] of /** @type {[string, number][]} */ ([["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]])) {
+    if (left >= length) text += `${Math.floor(left / length)}${unit}`;
+    left %= length;
+  }
+  return text;
 }
 
 /** Return how the choice of an environment is shown. @param {import("./types.js").Environment} one */
@@ -188,6 +238,7 @@ export function line(told) {
   const words = ["-g", told.gpus.trim()];
   /** @param {string} option @param {string} value */
   const add = (option, value) => value && words.push(option, value);
+  if (told.preset) words.unshift("--preset", told.preset);
   add("-n", told.name.trim());
   add("-C", told.cwd.trim());
   for (const pair of lines(told.env)) words.push("-e", pair);

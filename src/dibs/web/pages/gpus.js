@@ -1,6 +1,7 @@
 // All GPUs: their holders, their utilization today, and which are drained.
 import { Empty, Meter, Pill, Section, Table } from "../components/common.js";
 import { Clusters } from "../components/engines.js";
+import { ReservationList } from "../components/reservations.js";
 import { plural, size, sizeOf } from "../core/format.js";
 import * as state from "../core/state.js";
 import { useAnswer } from "../core/use-answer.js";
@@ -41,6 +42,7 @@ export default function Page() {
     <${Section} title="GPUs">
       <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${columnsOf(names)} />
     <//>
+    ${gpus.length > 0 && html`<${ReservationList} />`}
     <${Clusters} />
     ${foreign.length > 0 && html`<${Section} title="Processes outside the queue" aside="They use a GPU without a lease; jobs wait until they are gone">
       <${Table} label="Processes outside the queue" rows=${foreign} keyOf=${(/** @type {any} */ one) => `${one.gpu.id} ${one.process.pid}`} columns=${[

@@ -1,5 +1,6 @@
 // Everyone on the machine: who has which GPUs since when, and who waits, as the kernel proves it. Nothing private of others.
 import { Empty, JobLink, Pill, Section, Table, Time } from "../components/common.js";
+import { ReservationList } from "../components/reservations.js";
 import { clock, gpuNames, plural, size, took } from "../core/format.js";
 import { ownJob } from "../core/facts.js";
 import * as state from "../core/state.js";
@@ -66,7 +67,8 @@ export default function Page() {
         { title: "Waiting for", class: "number", cell: (/** @type {Waiter} */ one) => took(one.since, null, now) },
         { title: "Pid", class: "number", phone: "nothing", cell: (/** @type {Waiter} */ one) => one.pid },
       ]} />`}
-    <//>`;
+    <//>
+    <${ReservationList} />`;
 }
 
 /** @param {Lease} one @param {string | undefined} me */

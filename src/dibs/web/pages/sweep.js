@@ -150,6 +150,7 @@ function viewOf(runs, measure, order) {
       values: names.map((name) => valueOf(run, name)),
       colour: place === null ? null : themes.shade(goal === "minimize" ? 1 - place : place),
       isOpen: runsOf.UNFINISHED.includes(run.state),
+      isEarly: runsOf.isEarly(run),
     };
   });
   const bar = scale.kind !== "linear" || scale.low === scale.high ? null : { low: scale.low, high: scale.high, isReversed: goal === "minimize" };

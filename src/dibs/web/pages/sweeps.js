@@ -9,7 +9,7 @@ import { Strip } from "./sweep/strip.js";
 /** Most runs of a sweep for which the list finds the best one. */
 const MOST_RUNS_LOOKED_AT = 2000;
 
-/** @typedef {{id: number, project: string, name: string, command: string, metric: string | null, goal: string | null, created_at: string, states: Record<string, number>}} Sweep */
+/** @typedef {import("../core/types.js").Sweep & {states: Record<string, number>}} Sweep */
 
 export default function Page() {
   const { data, error, reload } = useAnswer("/v1/sweeps", { isLive: true });
@@ -27,10 +27,10 @@ export default function Page() {
 
 /** @type {{title: string, class?: string, phone?: string, cell: (one: Sweep) => unknown}[]} */
 const COLUMNS = [
-  { title: "Sweep", cell: (one) => html`<a href=${`/sweep/${one.id}`}>${one.name}</a>` },
+  { title: "Sweep", cell: (one) => html`<a href=${`/sweep/${one.id}`}>${one.name}</a>${one.search ? html` <span class="quiet">${one.search.sampler} search</span>` : ""}` },
   { title: "Project", cell: (one) => one.project },
   { title: "Runs", phone: "text", cell: (one) => html`<${Strip} states=${one.states} />`, class: "wide" },
-  { title: "Done", phone: "side", class: "number", cell: (one) => `${count(one.states.done ?? 0)} of ${count(total(one))}` },
+  { title: "Done", phone: "side", class: "number", cell: (one) => `${count(one.states.done ?? 0)} of ${count(one.search && !one.search.ended ? Math.max(one.search.trials, total(one)) : total(one))}` },
   { title: "Best", class: "number", cell: (one) => html`<${Best} sweep=${one} />` },
   { title: "Created", cell: (one) => html`<${Time} at=${one.created_at} />` },
   { title: "Command", class: "mono", cell: (one) => one.command },

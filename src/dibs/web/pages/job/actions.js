@@ -4,9 +4,9 @@ import { Copy, Menu } from "../../components/common.js";
 import { Icon } from "../../components/icons.js";
 import * as jobActions from "../../components/job-actions.js";
 import * as lazy from "../../components/lazy.js";
+import { draftOf } from "../../core/job-drafts.js";
 import { useKeys } from "../../core/keys.js";
 import { html } from "../../vendor/ui.js";
-import { draftOf } from "./job-text.js";
 
 /** @typedef {import("./job-text.js").Whole} Whole */
 

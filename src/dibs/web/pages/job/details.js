@@ -1,10 +1,11 @@
 // Everything about one job that is not its output or a chart: its options, attempts and events.
 import { Command, Empty, JobLink, Pill, Problem, Table, Time } from "../../components/common.js";
 import { gpuNames, size, took } from "../../core/format.js";
+import { limit } from "../../core/job-drafts.js";
 import * as state from "../../core/state.js";
 import { useAnswer } from "../../core/use-answer.js";
 import { html } from "../../vendor/ui.js";
-import { endText, eventWords, explained, limit } from "./job-text.js";
+import { endText, eventWords, explained } from "./job-text.js";
 
 /** @typedef {import("./job-text.js").Whole} Whole */
 /** @typedef {import("../../vendor/ui.js").ComponentChildren} Children */

@@ -1,45 +1,7 @@
-// Texts about the events and GPU usage of a job; and a job as input of the submit dialog. Pure.
+// Texts about the events and GPU usage of a job. Pure.
 import { span } from "../../core/format.js";
 
 /** @typedef {import("../../core/types.js").Job & import("../../core/types.js").WholeJob} Whole */
-
-/** The mask of the daemon for secrets, which cannot be resubmitted. */
-const MASK = "***";
-
-/**
- * Return the initial fields of the submit dialog to run a job again with changes.
- * @param {Whole} job
- */
-export function draftOf(job) {
-  const env = Object.entries(job.env ?? {}).filter(([, value]) => value !== MASK);
-  return {
-    command: job.command,
-    gpus: String(job.gpus),
-    name: job.name,
-    cwd: job.cwd,
-    like: job.environment ? String(job.id) : "",
-    env: env.map(([name, value]) => `${name}=${value}`).join("\n"),
-    after: job.after.map((need) => need.id).join(","),
-    priority: String(job.priority),
-    time: limit(job.time_limit_s),
-    vram: job.vram ? `${Math.round(job.vram / 1024 ** 2)}M` : "",
-    retries: job.retries ? String(job.retries) : "",
-    tags: (job.tags ?? []).join(", "),
-    gpuIds: (job.request?.gpu_ids ?? []).join(","),
-  };
-}
-
-/** Return a time limit as it is typed: 1h30m. @param {number | null} seconds */
-export function limit(seconds) {
-  if (!seconds) return "";
-  let left = Math.round(seconds);
-  let text = "";
-  for (const [unit, length] of /** @type {[string, number][]} */ ([["d", 86_400], ["h", 3600], ["m", 60], ["s", 1]])) {
-    if (left >= length) text += `${Math.floor(left / length)}${unit}`;
-    left %= length;
-  }
-  return text;
-}
 
 /** Percent below which a GPU counts as hardly used, and the seconds after which that is reported. */
 const LOW = 20;
@@ -133,7 +95,7 @@ const EVENTS = {
 };
 
 /** Causes of a bad end, in words. @type {Record<string, string>} */
-const CAUSES = { oom: "out of memory", gpu: "a GPU fault", dependency: "a job that it needs failed", start: "could not be started" };
+const CAUSES = { oom: "out of memory", gpu: "a GPU fault", dependency: "a job that it needs failed", start: "could not be started", early: "stopped early" };
 
 /**
  * How an attempt ended, in words: "exit code 1, out of memory", "killed by signal 9", "time limit reached".
@@ -141,6 +103,8 @@ const CAUSES = { oom: "out of memory", gpu: "a GPU fault", dependency: "a job th
  */
 export function endText({ exit_code: code, signal, cause }) {
   if (cause === "timeout") return "time limit reached";
+  // The signal was the rule's.
+  if (cause === "early") return CAUSES.early;
   const how = signal != null ? `killed by signal ${signal}` : code != null ? `exit code ${code}` : "";
   const why = cause && cause !== "exit" && cause !== "signal" ? (CAUSES[cause] ?? cause) : "";
   return [how, why].filter(Boolean).join(", ");

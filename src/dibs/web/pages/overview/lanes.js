@@ -6,6 +6,7 @@ import { ms } from "../../core/format.js";
  * @typedef {import("../../core/types.js").Bar} Bar
  * @typedef {{from: number, to: number}} View milliseconds
  * @typedef {{bar: Bar, lane: number, from: number, to: number, until: number, count: number}} Piece one bar in one lane; what still runs is known up to `to`; `count` planned runs of a sweep
+ * @typedef {{reservation: import("../../core/types.js").Reservation, lane: number, from: number, to: number}} Block a reservation in one lane
  * @typedef {{from: number, to: number, fill: string, ink: string, edge: string}} Part with its colours; an expected one has an edge
  */
 
@@ -83,6 +84,17 @@ export function collapsed(all) {
   return found;
 }
 
+/** Return every reservation in each of its lanes. @param {Timeline} timeline @returns {Block[]} */
+export function blocks(timeline) {
+  const lanes = new Map(timeline.lanes.map((lane, i) => [lane.gpu_id, i]));
+  return timeline.reservations.flatMap((reservation) =>
+    reservation.gpu_ids.flatMap((gpu) => {
+      const lane = lanes.get(gpu);
+      return lane === undefined ? [] : [{ reservation, lane, from: ms(reservation.from), to: ms(reservation.to) }];
+    }),
+  );
+}
+
 /** Milliseconds from which on a view shows how busy each GPU was instead of single jobs. */
 export const DENSE = 3 * 24 * HOUR;
 /** Pixels of one column of that view. */
@@ -145,6 +157,13 @@ export function under(all, view, width, x, y) {
   const at = scale(view, width);
   // A bar is at least 2 pixels wide, and a finger is less exact.
   return all.findLast((one) => one.lane === lane && at(one.from) - 2 <= x && x <= Math.max(at(one.until), at(one.from) + 2) + 2) ?? null;
+}
+
+/** Return the reservation under a point. @param {Block[]} all @param {View} view @param {number} width @param {number} x @param {number} y */
+export function blockUnder(all, view, width, x, y) {
+  const at = momentAt(view, width, x);
+  const lane = Math.floor((y - TOP) / LANE);
+  return x < LEFT ? null : (all.find((one) => one.lane === lane && one.from <= at && at <= one.to) ?? null);
 }
 
 const STEPS = [60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400].map((seconds) => seconds * 1000);

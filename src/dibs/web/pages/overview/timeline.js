@@ -1,7 +1,7 @@
 // The timeline: a lane per GPU with past, running and expected jobs. Drawn on a canvas; the table below it says the same.
 import { Choice, JobLink, Pill, Problem, Section, Table } from "../../components/common.js";
 import { Icon } from "../../components/icons.js";
-import { clock, span } from "../../core/format.js";
+import { clock, gpuNames, span } from "../../core/format.js";
 import { useKeys } from "../../core/keys.js";
 import * as router from "../../core/router.js";
 import * as state from "../../core/state.js";
@@ -51,7 +51,7 @@ export function Timeline() {
     [view.from, view.to],
   );
   const aside = html`<${Choice} label="Time shown" options=${CHOICES} value=${own ? "" : range} choose=${choose} />
-    <${Legend} isDense=${view.to - view.from >= lanes.DENSE} />
+    <${Legend} isDense=${view.to - view.from >= lanes.DENSE} hasReserved=${Boolean(shown?.reservations.length)} />
     <button type="button" class="small right" aria-expanded=${isTable} onClick=${() => setTable(!isTable)}><${Icon} name="table" />As a table</button>`;
   return html`<${Section} title="Timeline" aside=${aside}>
     ${!shown && html`<${Problem} error=${error} retry=${reload} />`}
@@ -60,9 +60,9 @@ export function Timeline() {
   </${Section}>`;
 }
 
-/** What the colours mean. @param {{isDense: boolean}} props */
-function Legend({ isDense }) {
-  const all = [["done", "done"], ["failed", "failed"], ["running", "running"], ...(isDense ? [] : [["expected", "expected end"]]), ["planned", "planned"]];
+/** What the colours mean. @param {{isDense: boolean, hasReserved: boolean}} props */
+function Legend({ isDense, hasReserved }) {
+  const all = [["done", "done"], ["failed", "failed"], ["running", "running"], ...(isDense ? [] : [["expected", "expected end"]]), ["planned", "planned"], ...(hasReserved ? [["reserved", "reserved"]] : [])];
   return html`<div class="legend" aria-hidden="true">${all.map(([kind, text]) => html`<span key=${kind}><i class=${`is-${kind}`}></i>${text}</span>`)}</div>`;
 }
 
@@ -70,10 +70,11 @@ function Legend({ isDense }) {
 function Lanes({ timeline, view, setView }) {
   const ref = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
-  const [hover, setHover] = useState(/** @type {{x: number, y: number, piece: lanes.Piece} | null} */ (null));
+  const [hover, setHover] = useState(/** @type {{x: number, y: number, piece: lanes.Piece | null, block: lanes.Block | null} | null} */ (null));
   const drag = useRef(/** @type {{x: number, view: lanes.View, isMoved: boolean} | null} */ (null));
   const now = state.now.value;
   const all = useMemo(() => lanes.collapsed(lanes.pieces(timeline, now)), [timeline, now]);
+  const kept = useMemo(() => lanes.blocks(timeline), [timeline]);
   const height = timeline.lanes.length * lanes.LANE + lanes.TOP + lanes.BELOW;
   const latest = useRef({ view, width });
   latest.current = { view, width };
@@ -98,8 +99,8 @@ function Lanes({ timeline, view, setView }) {
     };
   }, []);
   useEffect(() => {
-    if (ref.current && width) draw(ref.current, timeline, all, view, width, height, now, hover?.piece.bar.job ?? null);
-  }, [timeline, all, view.from, view.to, width, height, hover, themes.changes.value, themes.chosen.value]);
+    if (ref.current && width) draw(ref.current, timeline, all, kept, view, width, height, now, hover?.piece?.bar.job ?? null);
+  }, [timeline, all, kept, view.from, view.to, width, height, hover, themes.changes.value, themes.chosen.value]);
 
   /** @param {PointerEvent} event */
   const point = (event) => {
@@ -117,7 +118,8 @@ function Lanes({ timeline, view, setView }) {
       return;
     }
     const piece = lanes.under(all, view, width, x, y);
-    setHover(piece && { x, y, piece });
+    const block = piece ? null : lanes.blockUnder(kept, view, width, x, y);
+    setHover(piece || block ? { x, y, piece, block } : null);
   };
   /** @param {PointerEvent} event */
   const down = (event) => {
@@ -132,27 +134,40 @@ function Lanes({ timeline, view, setView }) {
     if (piece) router.go(piece.count > 1 ? `/sweep/${encodeURIComponent(piece.bar.sweep ?? "")}` : `/job/${piece.bar.job}`);
   };
   return html`<div class="lanes panel">
-    <canvas ref=${ref} tabindex="0" role="img" style=${{ height: `${height}px` }} class=${hover ? "on-job" : ""}
-      aria-label="What ran, runs and is expected to run on each GPU; the table says the same."
+    <canvas ref=${ref} tabindex="0" role="img" style=${{ height: `${height}px` }} class=${hover?.piece ? "on-job" : ""}
+      aria-label="What ran, runs, is expected to run and is reserved on each GPU; the table says the same."
       onPointerMove=${move} onPointerDown=${down} onPointerUp=${up} onPointerLeave=${() => setHover(null)}></canvas>
     ${hover && html`<${Card} ...${hover} width=${width} />`}
   </div>`;
 }
 
-/** @param {{x: number, y: number, piece: lanes.Piece, width: number}} props */
-function Card({ x, y, piece, width }) {
-  const { bar, from, to } = piece;
+/** What is pointed at. @param {{x: number, y: number, piece: lanes.Piece | null, block: lanes.Block | null, width: number}} props */
+function Card({ x, y, piece, block, width }) {
   const isLeft = x > width - 300;
   const where = isLeft ? { right: `${width - x + 12}px`, top: `${y + 12}px` } : { left: `${x + 12}px`, top: `${y + 12}px` };
+  return html`<div class="card panel" style=${where}>${piece ? html`<${JobCard} piece=${piece} />` : block && html`<${ReservedCard} one=${block.reservation} />`}</div>`;
+}
+
+/** @param {{piece: lanes.Piece}} props */
+function JobCard({ piece }) {
+  const { bar, from, to } = piece;
   const now = state.now.value;
   const end = piece.count > 1 ? new Date(to).toISOString() : bar.to;
   const when = `${clock(bar.from, now)} – ${end ? clock(end, now) : "now"}`;
-  return html`<div class="card panel" style=${where}>
+  return html`
     <div><strong>${piece.count > 1 ? `${piece.count} runs of ${bar.sweep}` : `#${bar.job} ${bar.name}`}</strong> <${Pill} word=${bar.is_plan ? "planned" : bar.state} /></div>
     <div>${when} · ${span((to - from) / 1000)}${bar.attempt > 1 ? ` · attempt ${bar.attempt}` : ""}${bar.gpu_ids.length > 1 ? ` · ${bar.gpu_ids.length} GPUs` : ""}</div>
     ${bar.is_plan && html`<div class="quiet">An estimate: it may be sooner or later</div>`}
-    ${bar.expected_end && html`<div class="quiet">Expected to end by ${clock(bar.expected_end, now)}</div>`}
-  </div>`;
+    ${bar.expected_end && html`<div class="quiet">Expected to end by ${clock(bar.expected_end, now)}</div>`}`;
+}
+
+/** @param {{one: import("../../core/types.js").Reservation}} props */
+function ReservedCard({ one }) {
+  const now = state.now.value;
+  return html`
+    <div><strong>Reserved for ${one.user}</strong> <${Pill} word=${one.state} /></div>
+    <div>${clock(one.from, now)} – ${clock(one.to, now)} · ${gpuNames(one.gpus)}${one.every ? ` · every ${one.every}` : ""}</div>
+    ${one.name && html`<div class="quiet">${one.name}</div>`}`;
 }
 
 /** The same in a table. @param {{timeline: Answer, view: lanes.View}} props */
@@ -173,15 +188,16 @@ function Told({ timeline, view }) {
     { title: "From", cell: (row) => clock(row.bar.from, now) },
     { title: "To", cell: (row) => (row.bar.to ? clock(row.bar.to, now) : row.bar.expected_end ? `by ${clock(row.bar.expected_end, now)}` : "still running") },
   ];
-  return html`<${Table} label="Timeline" columns=${columns} rows=${rows} keyOf=${(/** @type {lanes.Piece} */ row) => `${row.bar.job}.${row.bar.attempt}.${row.bar.is_plan}`} />`;
+  return html`<${Table} label="Timeline" columns=${columns} rows=${rows} keyOf=${(/** @type {lanes.Piece} */ row) => `${row.bar.job}.${row.bar.attempt}.${row.bar.is_plan}`} />
+    ${timeline.reservations.length > 0 && html`<ul aria-label="Reserved">${timeline.reservations.map((one) => html`<li key=${`${one.user} ${one.id} ${one.from}`}>${gpuNames(one.gpus)} reserved for ${one.user}, ${clock(one.from, now)} – ${clock(one.to, now)}${one.name ? ` (${one.name})` : ""}</li>`)}</ul>`}`;
 }
 
 /**
  * Redraw everything: a few hundred rectangles take less than a frame.
- * @param {HTMLCanvasElement} canvas @param {Answer} timeline @param {lanes.Piece[]} all @param {lanes.View} view
+ * @param {HTMLCanvasElement} canvas @param {Answer} timeline @param {lanes.Piece[]} all @param {lanes.Block[]} kept @param {lanes.View} view
  * @param {number} width @param {number} height @param {number} now @param {number | null} lit
  */
-function draw(canvas, timeline, all, view, width, height, now, lit) {
+function draw(canvas, timeline, all, kept, view, width, height, now, lit) {
   const colour = themes.colours();
   const ratio = devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
@@ -200,6 +216,7 @@ function draw(canvas, timeline, all, view, width, height, now, lit) {
     const text = lanes.tickText(tick, step);
     g.fillText(text, Math.min(at(tick) + 2, width - g.measureText(text).width), bottom + lanes.BELOW / 2);
   }
+  for (const block of kept) drawBlock(g, block, at, width, colour);
   if (view.to - view.from >= lanes.DENSE) drawDensity(g, all, view, width, timeline.lanes.length, colour);
   else for (const piece of all) drawPiece(g, piece, at, width, lit, colour);
   g.fillStyle = colour("panel");
@@ -210,6 +227,42 @@ function draw(canvas, timeline, all, view, width, height, now, lit) {
     g.fillStyle = colour("text");
     g.fillRect(Math.round(at(now)) - 1, 0, 2, bottom);
   }
+}
+
+/**
+ * A reservation: stripes behind the bars, with the name of the user in the room that they leave.
+ * @param {CanvasRenderingContext2D} g @param {lanes.Block} block @param {(at: number) => number} at
+ * @param {number} width @param {(name: string) => string} colour
+ */
+function drawBlock(g, block, at, width, colour) {
+  const [left, right] = [Math.max(lanes.LEFT, at(block.from)), Math.min(width, at(block.to))];
+  if (right < lanes.LEFT || left > width) return;
+  const [top, wide, high] = [lanes.TOP + block.lane * lanes.LANE + 1, Math.max(2, right - left - 1), lanes.LANE - 2];
+  g.save();
+  g.beginPath();
+  g.roundRect(left, top, wide, high, 3);
+  g.fillStyle = colour("held-wash");
+  g.fill();
+  g.strokeStyle = colour("held");
+  g.stroke();
+  g.clip();
+  g.globalAlpha = 0.35;
+  g.beginPath();
+  for (let x = left - high; x < left + wide; x += 7) {
+    g.moveTo(x, top + high);
+    g.lineTo(x + high, top);
+  }
+  g.stroke();
+  g.globalAlpha = 1;
+  const text = wide > 30 ? lanes.fitted(`reserved: ${block.reservation.user}`, wide - 12, (one) => g.measureText(one).width) : "";
+  if (text) {
+    // A ground of its own: stripes would make it hard to read.
+    g.fillStyle = colour("held-wash");
+    g.fillRect(left + 3, top + 2, g.measureText(text).width + 6, high - 4);
+    g.fillStyle = colour("held-ink");
+    g.fillText(text, left + 6, top + high / 2 + 0.5);
+  }
+  g.restore();
 }
 
 /**

@@ -30,7 +30,7 @@ const MOST_BANDS = 12;
  * @param {number} props.id of the sweep
  * @param {Run[]} props.runs
  * @param {Measure} props.measure
- * @param {readonly {key: number, colour: string | null, isOpen: boolean}[]} props.lines of all runs, the best last
+ * @param {readonly {key: number, colour: string | null, isOpen: boolean, isEarly: boolean}[]} props.lines of all runs, the best last
  * @param {ReadonlySet<number>} props.chosen
  * @param {import("../../vendor/ui.js").Signal<number | null>} props.pointed
  * @param {number | null} props.best
@@ -53,6 +53,7 @@ export function Curves({ id, runs, measure, lines, chosen, pointed, best, isLive
     ${!data && html`<${Problem} error=${error} />`}
     ${data && !curves.length && html`<p class="panel quiet">No run has reported ${measure.metric} over time. In the job: <code>dibs report ${measure.metric}=0.3 step=10</code>, or <code>dibs.report(${measure.metric}=0.3, step=10)</code> in Python.</p>`}
     ${curves.length > 0 && html`<${Picture} curves=${curves} runs=${runs} measure=${measure} lines=${lines} chosen=${chosen} pointed=${pointed} best=${best} point=${point} open=${open} isTime=${isTime} isLog=${isLog} isMean=${isMean} />`}
+    ${lines.some((line) => line.isEarly) && curves.length > 0 && html`<p class="quiet">× A run that was stopped early</p>`}
     ${data?.more && html`<p class="quiet">Only the first ${plural(1000, "run")} are drawn.</p>`}
   <//>`;
 }
@@ -123,7 +124,7 @@ function Picture({ curves, runs, measure, lines, chosen, pointed, best, point, o
     setAt(null);
     point(null);
   };
-  const summary = `${measure.metric} of ${plural(curves.length, "run")} over ${isTime ? "time" : "steps"}; the table below has their last values`;
+  const summary = `${measure.metric} of ${plural(curves.length, "run")} over ${isTime ? "time" : "steps"}${lines.some((/** @type {{isEarly: boolean}} */ line) => line.isEarly) ? "; a cross is where a run was stopped early" : ""}; the table below has their last values`;
   return html`<div class="panel plot" onPointerMove=${moved} onPointerLeave=${leave} onClick=${() => at && open(at.index)}>
     <canvas ref=${base} role="img" aria-label=${summary}></canvas><canvas class="over" ref=${middle} aria-hidden="true"></canvas><${Over} places=${places} pointed=${pointed} best=${isMean ? null : best} at=${at} />
     ${at && html`<div class="card panel" style=${at.left > at.width / 2 ? { right: `${at.width - at.left + 12}px`, top: `${at.top + 12}px` } : { left: `${at.left + 12}px`, top: `${at.top + 12}px` }}>${at.text}</div>`}
@@ -158,12 +159,12 @@ function Over({ places, pointed, best, at }) {
   return html`<canvas class="over" ref=${canvas} aria-hidden="true"></canvas>`;
 }
 
-/** Curves in the order of their lines, with how they are drawn: the best last, on top. @param {readonly Curve[]} curves @param {readonly {key: number, colour: string | null, isOpen: boolean}[]} lines */
+/** Curves in the order of their lines, with how they are drawn: the best last, on top. @param {readonly Curve[]} curves @param {readonly {key: number, colour: string | null, isOpen: boolean, isEarly: boolean}[]} lines */
 function ordered(curves, lines) {
   const byIndex = new Map(curves.map((curve) => [curve.index, curve]));
   return lines.flatMap((line) => {
     const curve = byIndex.get(line.key);
-    return curve ? [{ ...curve, colour: line.colour, isOpen: line.isOpen }] : [];
+    return curve ? [{ ...curve, colour: line.colour, isOpen: line.isOpen, isEarly: line.isEarly }] : [];
   });
 }
 
@@ -177,6 +178,7 @@ function placed(frame, order, isLog) {
     index: curve.index,
     colour: curve.colour,
     isOpen: curve.isOpen,
+    isEarly: curve.isEarly,
     xs: Float32Array.from(curve.x, frame.across),
     ys: Float32Array.from(curve.y, (value) => (isLog && value <= 0 ? below : frame.up(value))),
   }));
@@ -201,9 +203,21 @@ function drawChosen(ctx, drawn, chosen, colour, isMean) {
     ctx.strokeStyle = one.colour ?? colour("quiet");
     ctx.setLineDash(one.isOpen ? [4, 3] : []);
     stroke(ctx, one.xs, one.ys);
+    if (one.isEarly && !isMean) cross(ctx, one.xs[one.xs.length - 1], one.ys[one.ys.length - 1]);
   }
   ctx.globalAlpha = 1;
   ctx.setLineDash([]);
+}
+
+/** The end of a run that was stopped early. @param {CanvasRenderingContext2D} ctx @param {number} x @param {number} y */
+function cross(ctx, x, y) {
+  ctx.setLineDash([]);
+  ctx.beginPath();
+  ctx.moveTo(x - 3.5, y - 3.5);
+  ctx.lineTo(x + 3.5, y + 3.5);
+  ctx.moveTo(x + 3.5, y - 3.5);
+  ctx.lineTo(x - 3.5, y + 3.5);
+  ctx.stroke();
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {any} frame @param {import("./curve-data.js").Band[]} groups @param {readonly {key: number, colour: string | null}[]} lines @param {(name: string) => string} colour */

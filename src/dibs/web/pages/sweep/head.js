@@ -1,5 +1,5 @@
 // The top of a sweep: its title, what can be done to it, and how far it is. Buttons that do not apply are not there.
-import { JobLink, Menu } from "../../components/common.js";
+import { JobLink, Menu, Pill } from "../../components/common.js";
 import * as dialogs from "../../components/dialogs.js";
 import { Icon } from "../../components/icons.js";
 import * as jobActions from "../../components/job-actions.js";
@@ -15,7 +15,7 @@ import { Strip } from "./strip.js";
 
 /**
  * @typedef {import("./runs.js").Run} Run
- * @typedef {{id: number, name: string, project: string, command: string, metric: string | null, goal: string | null}} Sweep
+ * @typedef {import("../../core/types.js").Sweep} Sweep
  */
 
 /** New seeds for the best run. */
@@ -27,17 +27,30 @@ export function Head({ sweep, runs, best, measure }) {
       <div><h2>${sweep.name}</h2><div class="quiet">Sweep ${sweep.id} · ${sweep.project} · <code class="mono">${sweep.command}</code></div></div>
       <${Actions} sweep=${sweep} runs=${runs} best=${best} />
     </div>
-    <${Facts} runs=${runs} best=${best} measure=${measure} />`;
+    <${Search} sweep=${sweep} runs=${runs} />
+    <${Facts} sweep=${sweep} runs=${runs} best=${best} measure=${measure} />`;
 }
 
-/** @param {{runs: Run[], best: Run | null, measure: import("./runs.js").Measure}} props */
-function Facts({ runs, best, measure }) {
+/** How points are chosen and runs are stopped, if the sweep does either. @param {{sweep: Sweep, runs: Run[]}} props */
+function Search({ sweep, runs }) {
+  const told = runsOf.searchText(sweep, runs);
+  const early = runs.filter(runsOf.isEarly).length;
+  if (!told && !sweep.early_stop) return null;
+  return html`<div class="search-line" role="note" aria-label="Search">
+    ${told && html`<span><${Pill} word=${told.state} /> <strong>${told.what}</strong></span><span>${told.progress}</span><span class=${told.state === "ended" ? "warn-text" : "quiet"}>${told.why}</span>`}
+    ${sweep.early_stop && html`<span class="quiet">${sweep.early_stop} rule: ${early ? `${plural(early, "run")} stopped early` : "no run stopped early"}</span>`}
+  </div>`;
+}
+
+/** @param {{sweep: Sweep, runs: Run[], best: Run | null, measure: import("./runs.js").Measure}} props */
+function Facts({ sweep, runs, best, measure }) {
   const states = runsOf.tally(runs);
-  const left = runsOf.remaining(runs, state.now.value);
+  const all = runsOf.planned(sweep, runs);
+  const left = runsOf.remaining(runs, state.now.value, all - runs.length);
   const bad = (states.failed ?? 0) + (states.timeout ?? 0) + (states.lost ?? 0);
   const waiting = (states.queued ?? 0) + (states.held ?? 0);
   return html`<ul class="tiles" aria-label="In short">
-    <li><div class="tile"><span class="what">Done</span> <b>${count(states.done ?? 0)} of ${count(runs.length)}</b> <${Strip} states=${states} /></div></li>
+    <li><div class="tile"><span class="what">Done</span> <b>${count(states.done ?? 0)} of ${count(all)}</b> <${Strip} states=${states} /></div></li>
     <li><div class="tile"><span class="what">Running</span> <b>${count(states.running ?? 0)}</b> <span class="more">${waiting ? `${count(waiting)} waiting` : "none waiting"}</span></div></li>
     <li><div class=${`tile${bad ? " is-bad" : ""}`}><span class="what">Failed</span> <b>${count(bad)}</b> <span class="more">${bad ? "listed below" : "none"}</span></div></li>
     <li><div class="tile"><span class="what">Best ${measure.metric}</span> <b>${best ? number(runsOf.scored(best, measure)) : "–"}</b> <span class="more">${best?.job ? html`by <${JobLink} id=${best.job} />` : measure.goal === "minimize" ? "less is better" : "more is better"}</span></div></li>
@@ -78,7 +91,7 @@ function Actions({ sweep, runs, best }) {
   return html`<div class="job-actions" role="toolbar" aria-label="Sweep">
     ${failed.length > 0 && html`<button type="button" onClick=${() => void jobActions.act("retry", failed)}><${Icon} name="retry" />Retry failed (${failed.length})</button>`}
     ${open.length > 0 && html`<button type="button" class="bad" onClick=${stop}><${Icon} name="close" />Stop the rest (${open.length})</button>`}
-    ${model && html`<button type="button" onClick=${() => void lazy.extend(sweep, runs, model)}><${Icon} name="plus" />Extend the grid</button>`}
+    ${model && !sweep.search && html`<button type="button" onClick=${() => void lazy.extend(sweep, runs, model)}><${Icon} name="plus" />Extend the grid</button>`}
     <${Menu} label="More actions" icon="more">
       ${best?.job && html`<button type="button" onClick=${copyBest}><${Icon} name="copy" />Copy best command</button>`}
       ${best?.job && seed !== null && html`<button type="button" onClick=${repeat}><${Icon} name="retry" />Rerun best × ${SEEDS} seeds</button>`}

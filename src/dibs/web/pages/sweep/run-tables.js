@@ -22,7 +22,8 @@ export function RunTables({ runs, all, measure, best, pointed, point }) {
   const isGrouped = canGroup && query.get("seeds") === "1";
   const finished = runs.filter((run) => run.state === "done");
   const open = runs.filter((run) => runsOf.UNFINISHED.includes(run.state));
-  const rest = runs.filter((run) => run.state !== "done" && !runsOf.UNFINISHED.includes(run.state));
+  const early = runs.filter(runsOf.isEarly);
+  const rest = runs.filter((run) => run.state !== "done" && !runsOf.UNFINISHED.includes(run.state) && !runsOf.isEarly(run));
   const aside = html`best first
     <button type="button" class="small" aria-pressed=${hasAll} onClick=${() => router.setQuery({ columns: hasAll ? null : "all" })}>All columns</button>
     ${canGroup && html`<button type="button" class="small" aria-pressed=${isGrouped} onClick=${() => router.setQuery({ seeds: isGrouped ? null : "1" })}>Seeds together</button>`}`;
@@ -36,6 +37,7 @@ export function RunTables({ runs, all, measure, best, pointed, point }) {
   return html`
     ${isGrouped ? html`<${Seeds} runs=${finished} all=${all} measure=${measure} hasAll=${hasAll} aside=${aside} />` : html`<${Part} title="Runs" runs=${finished} isRanked aside=${aside} ...${shared} />`}
     ${open.length > 0 && html`<${Part} title="Running and waiting" runs=${open} aside=${plural(open.length, "run")} ...${shared} />`}
+    ${early.length > 0 && html`<${Part} title="Stopped early" runs=${early} aside=${`${plural(early.length, "run")} that had no hope to be the best; the values are their last`} ...${shared} />`}
     ${rest.length > 0 && html`<${Part} title="Failed and cancelled" runs=${rest} aside=${plural(rest.length, "run")} ...${shared} />`}`;
 }
 
@@ -61,7 +63,7 @@ function Part({ title, runs, all, measure, best, point, hasAll, isRanked = false
       columns=${[
         ...(isRanked ? [{ title: "#", class: "number", phone: "nothing", cell: (/** @type {Run} */ run) => runs.indexOf(run) + 1 }] : []),
         { title: "Run", class: "tight", phone: "title", cell: (/** @type {Run} */ run) => html`${run.index === best ? html`<span class="best" role="img" aria-label="best" title="best">★</span> ` : ""}${run.job === null ? `${run.index} (deleted)` : html`<${JobLink} id=${run.job} />`}` },
-        { title: "State", phone: "side", cell: (/** @type {Run} */ run) => html`<${Pill} word=${run.state} />` },
+        { title: "State", phone: "side", cell: (/** @type {Run} */ run) => html`<${Pill} word=${runsOf.wordOf(run)} />` },
         ...params.map((/** @type {string} */ name) => ({ title: name, class: "number", cell: (/** @type {Run} */ run) => axes.text(run.params[name]) })),
         { title: metric === runsOf.TIME ? "Took" : titleOf(measure), class: "number strong", cell: (/** @type {Run} */ run) => (metric === runsOf.TIME ? took(run.started_at, run.finished_at, state.now.value) : number(runsOf.scored(run, measure))) },
         ...others.map((/** @type {string} */ name) => ({ title: name, class: "number", phone: "nothing", cell: (/** @type {Run} */ run) => number(runsOf.measured(run, name)) })),

@@ -6,6 +6,7 @@
  * @property {number} index
  * @property {Record<string, import("./axes.js").Value>} params
  * @property {import("../../core/types.js").Word} state
+ * @property {string | null} [cause] why it did not succeed; "early": a rule of its sweep stopped it
  * @property {Record<string, number | null>} numbers the last of each name
  * @property {Record<string, {min: number, max: number, mean: number, count: number}>} summaries of all of them; missing while it runs, and of old runs
  * @property {string | null} started_at
@@ -21,6 +22,39 @@
 export const UNFINISHED = ["held", "queued", "starting", "running", "paused", "stopping"];
 /** @type {readonly string[]} */
 export const BAD = ["failed", "timeout", "lost"];
+
+/** Tell whether a rule of the sweep stopped a run, because others do better. @param {Run} run */
+export const isEarly = (run) => run.cause === "early";
+
+/** How a run is called: its state, or that it was stopped early. @param {Run} run */
+export const wordOf = (run) => (isEarly(run) ? "stopped early" : run.state);
+
+/**
+ * @typedef {import("../../core/types.js").Search} Search
+ * @typedef {{search: Search | null, metric: string | null, goal: string | null, early_stop: string | null}} Searched a sweep, as far as it says how its points are chosen
+ */
+
+/** What samplers are called. @type {Record<string, string>} */
+const SAMPLERS = { tpe: "TPE", cmaes: "CMA-ES", random: "Random" };
+
+/** How many runs a sweep has or will have. @param {Searched} sweep @param {readonly Run[]} runs */
+export const planned = (sweep, runs) => (sweep.search && !sweep.search.ended ? Math.max(sweep.search.trials, runs.length) : runs.length);
+
+/**
+ * What a search does, how far it is and why it ended, in words; null for a sweep without one.
+ * @param {Searched} sweep @param {readonly Run[]} runs
+ * @returns {{what: string, progress: string, state: "running" | "done" | "ended", why: string} | null}
+ */
+export function searchText(sweep, runs) {
+  const { search } = sweep;
+  if (!search) return null;
+  const over = runs.filter((run) => !UNFINISHED.includes(run.state)).length;
+  const what = `${SAMPLERS[search.sampler] ?? search.sampler} search for the ${sweep.goal === "maximize" ? "highest" : "lowest"} ${sweep.metric}`;
+  const progress = `${over} of ${search.trials} trials`;
+  if (search.ended) return { what, progress, state: "ended", why: `ended: ${search.ended}` };
+  if (over >= search.trials) return { what, progress, state: "done", why: "all trials are done" };
+  return { what, progress, state: "running", why: `${runs.length < search.trials ? "trials are added as results come in" : "the last trials run or wait"}` };
+}
 
 /** The metric of every finished run, even without reported ones: its duration in seconds. */
 export const TIME = "seconds";
@@ -168,12 +202,12 @@ export function tally(runs) {
 
 /**
  * Seconds until all runs are finished, from the duration of finished ones and how many run at once; null: unknown.
- * @param {readonly Run[]} runs @param {number} now
+ * @param {readonly Run[]} runs @param {number} now @param {number} [toCome] runs that a search will add
  */
-export function remaining(runs, now) {
+export function remaining(runs, now, toCome = 0) {
   const { mean } = spread(/** @type {number[]} */ (runs.filter((run) => run.state === "done").map(seconds).filter((one) => one !== null)));
   const active = runs.filter((run) => ["starting", "running", "stopping"].includes(run.state));
-  const waiting = runs.filter((run) => run.state === "queued").length;
+  const waiting = runs.filter((run) => run.state === "queued").length + toCome;
   if (mean === null || !active.length) return null;
   const left = active.map((run) => Math.max(0, mean - (now - Date.parse(run.started_at ?? "")) / 1000 || 0));
   return (left.reduce((sum, one) => sum + one, 0) + waiting * mean) / active.length;
@@ -194,7 +228,7 @@ export function sheet(runs) {
     ...runs.map((run) => [
       run.job,
       run.index,
-      run.state,
+      wordOf(run),
       ...params.map((name) => run.params[name]),
       ...numbers.map((name) => measured(run, name)),
       ...known.flatMap((name) => parts.map((part) => run.summaries[name]?.[part])),

@@ -24,7 +24,7 @@ function classOf(style) {
 }
 
 /**
- * @param {{line: Shown | undefined, number: number | null, time?: string | null, row: number, isLinked: boolean, isCurrent: boolean, sought: import("./log-search.js").Sought, choose: (event: MouseEvent, number: number) => void}} props
+ * @param {{line: Shown | undefined, number: number | null, time?: {text: string, title: string} | null, row: number, isLinked: boolean, isCurrent: boolean, sought: import("./log-search.js").Sought, choose: (event: MouseEvent, number: number) => void}} props
  */
 export function Line({ line, number, time = null, row, isLinked, isCurrent, sought, choose }) {
   const kind = `log-line${isLinked ? " is-linked" : ""}${isCurrent ? " is-current" : ""}`;
@@ -33,7 +33,7 @@ export function Line({ line, number, time = null, row, isLinked, isCurrent, soug
   const words = sought.isRegex || !line ? [] : finds.marks(all.map((span) => span.text).join(""), sought.text, sought.isCase);
   return html`<div class=${kind} data-row=${row}>
     ${number === null ? html`<span class="log-number"></span>` : html`<a class="log-number" href=${`#L${number}`} tabindex="-1" onClick=${(/** @type {MouseEvent} */ event) => choose(event, number)}>${number}</a>`}
-    ${time !== null && html`<span class="log-time">${time}</span>`}
+    ${time !== null && html`<span class="log-time" title=${time.title}>${time.text}</span>`}
     <span class="log-text">${line?.left ? html`<span class="quiet">[${size(line.left)} of this line left out] </span>` : null}${
       line ? finds.marked(all, words).map((span) => html`<${Piece} ...${span} />`) : html`<span class="quiet">…</span>`
     }</span>

@@ -6,6 +6,7 @@
 
 import { lastAtMost } from "../../../core/id-ranges.js";
 import { Splitter } from "./line-splitter.js";
+import { see } from "./write-times.js";
 
 /** @typedef {import("./line-splitter.js").Line} Line */
 /**
@@ -61,6 +62,8 @@ export class Log {
     /** @type {Map<number, Promise<Line[]>>} */
     this.loading = new Map();
     this.isClosed = false;
+    /** Sizes of the file at moments of this browser, for `write-times`. @type {import("./write-times.js").Mark[]} */
+    this.seen = [];
   }
 
   /** Bytes that were read or are known to be there. */
@@ -122,7 +125,10 @@ export class Log {
   /** Read what was added; return whether there was anything. A truncated file is read again. */
   async grow() {
     const before = this.size;
+    const asked = Date.now();
     const { size } = await this.source.read(before, before + STEP, (bytes) => this.take(bytes));
+    // What is not read yet may have been written long before.
+    this.seen = size === this.size ? see(this.seen, size, asked, Date.now()) : [];
     if (size < before || size - this.size > FAR_BEHIND) {
       if (size < before) this.forget();
       this.base = null;

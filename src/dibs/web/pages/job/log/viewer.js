@@ -8,12 +8,14 @@ import * as api from "../../../core/api.js";
 import { count, plural, size } from "../../../core/format.js";
 import { useKeys } from "../../../core/keys.js";
 import * as router from "../../../core/router.js";
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/ui.js";
+import { useAnswer } from "../../../core/use-answer.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../../vendor/ui.js";
 import * as finds from "./finds.js";
 import { Line } from "./line.js";
 import { useSearch } from "./log-search.js";
 import { useLog } from "./log-tail.js";
 import { save } from "./source.js";
+import * as writeTimes from "./write-times.js";
 
 /** Pixels of a line: as in job.css. */
 const ROW = 18;
@@ -153,7 +155,7 @@ export function Viewer({ job }) {
   );
 
   const fresh = (log?.count ?? 0) - pausedAt;
-  const arrivals = useArrivals(log?.count ?? 0, log !== null);
+  const when = useTimes(isTimed, job, which, log);
   const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none", minHeight: `${list.viewport}px` } : { transform: `translateY(${view.top}px)` };
   return html`<div class="log">
     <div class="log-bar">
@@ -161,7 +163,7 @@ export function Viewer({ job }) {
       <${Which} job=${job} which=${which} />
       <span class="right">
         ${log?.traceback != null && html`<button type="button" class="small" onClick=${toTraceback}><${Icon} name="flag" />First traceback</button>`}
-        ${!isOver && html`<button type="button" class="small" aria-pressed=${isTimed} title="When lines arrived while this page was open" onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>`}
+        <button type="button" class="small" aria-pressed=${isTimed} title="When lines were written. A job writes its log itself, so this is known as a range." onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>
         <button type="button" class="small" aria-pressed=${isWrapped} onClick=${() => router.setQuery({ wrap: isWrapped ? null : 1 })}>Wrap</button>
         <button type="button" class="small" onClick=${download}><${Icon} name="download" />Download${log ? ` (${size(log.size)})` : ""}</button>
       </span>
@@ -175,7 +177,7 @@ export function Viewer({ job }) {
             const match = isOnly ? found.matches[row] : undefined;
             const number = match ? numberOf(match.line) : log?.base == null ? null : row + 1;
             const line = match ?? log?.line(row);
-            return html`<${Line} key=${row} time=${isTimed ? (match ? "" : arrivals(row)) : null} line=${line} number=${number} row=${row} sought=${sought} choose=${choose}
+            return html`<${Line} key=${row} time=${isTimed ? when(match ? match.offset : /** @type {any} */ (line)?.start, match ? null : log?.line(row + 1)?.start) : null} line=${line} number=${number} row=${row} sought=${sought} choose=${choose}
               isLinked=${linked !== null && number !== null && number >= linked[0] && number <= linked[1]}
               isCurrent=${current !== undefined && (isOnly ? row === found.current : line !== undefined && /** @type {any} */ (line).start === current.offset)} />`;
           })}
@@ -191,26 +193,30 @@ export function Viewer({ job }) {
   </div>`;
 }
 
-/** How many arrivals are remembered: each is of all lines that came in one batch. */
-const MOST_ARRIVALS = 5000;
-
+/** Milliseconds between two questions to the daemon, which notes sizes less often. */
+const TIMES_EVERY_MS = 30_000;
 /**
- * Remember when lines arrived while the page was open; of those before nothing is known.
- * @param {number} count lines so far @param {boolean} isLoaded
- * @returns {(row: number) => string}
+ * Tell when lines were written: by the sizes that the daemon noted, and more exactly by those that this page saw.
+ * @param {boolean} isTimed @param {import("../../../core/types.js").Job} job @param {import("./source.js").Which} which @param {import("./log-lines.js").Log | null} log
+ * @returns {(start: number | undefined, end: number | undefined | null) => {text: string, title: string}}
  */
-function useArrivals(count, isLoaded) {
-  const known = useRef(/** @type {{from: number, at: number}[]} */ ([]));
-  const last = useRef(-1);
-  if (isLoaded && last.current < 0) last.current = count;
-  else if (isLoaded && count > last.current) {
-    known.current.push({ from: last.current, at: Date.now() });
-    if (known.current.length > MOST_ARRIVALS) known.current.shift();
-    last.current = count;
-  }
-  return (row) => {
-    const found = known.current.findLast((one) => one.from <= row);
-    return found ? new Date(found.at).toLocaleTimeString("en-GB") : "";
+function useTimes(isTimed, job, which, log) {
+  const path = `/v1/jobs/${job.id}/log/times?attempt=${which.attempt}${which.stream ? `&stream=${which.stream}` : ""}`;
+  /** @type {import("../../../core/use-answer.js").Answer<import("../../../core/types.js").WriteTimes>} */
+  const { data } = useAnswer(isTimed ? path : null, { everyMs: job.finished_at ? 0 : TIMES_EVERY_MS });
+  const asked = useRef({ data, skew: 0 });
+  const seen = log?.seen ?? [];
+  const all = useMemo(() => {
+    if (!data) return [];
+    // Ours by the clock of the machine, on which the others are.
+    if (asked.current.data !== data) asked.current = { data, skew: Date.parse(data.now) - Date.now() };
+    const { skew } = asked.current;
+    return writeTimes.merged(data.marks.map((mark) => ({ at: Date.parse(mark.at), size: mark.size })), seen.map((mark) => ({ ...mark, at: mark.at + skew })));
+  }, [data, seen]);
+  return (start, end) => {
+    if (start === undefined || !data) return { text: "", title: "" };
+    const range = writeTimes.rangeOf(all, start, end ?? log?.size ?? start + 1);
+    return { text: writeTimes.shortText(range, Date.now()), title: writeTimes.longText(range) };
   };
 }
 
