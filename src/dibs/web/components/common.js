@@ -37,7 +37,7 @@ export function Section({ title, aside, children, class: kind = "" }) {
 }
 
 /**
- * A table. On a phone a row is two lines: `phone` says what becomes of a cell ("title", "side", "text", "nothing"; otherwise
+ * A table. On a phone a row is two lines: `phone` says what becomes of a cell ("title", "side", "text", "line": one of it, "plain": without its title, "nothing"; otherwise
  * it stands in the second line with the name of its column). The first column is the title, commands are left out.
  * A column: its `title`, how to draw a row's `cell`, and `class` ("mono", "number", "clip", "actions").
  * @template T

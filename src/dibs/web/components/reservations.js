@@ -34,7 +34,7 @@ export function ReservationTable({ rows, changed }) {
   return html`<${Table} label="Reservations" rows=${rows} keyOf=${(/** @type {Reservation} */ one) => `${one.user} ${one.id} ${one.from}`} columns=${[
     { title: "For", cell: (/** @type {Reservation} */ one) => html`<strong>${one.user}</strong>${one.user === me ? html` <span class="quiet">you</span>` : ""}${one.name ? ` · ${one.name}` : ""}` },
     { title: "State", phone: "side", cell: (/** @type {Reservation} */ one) => html`<${Pill} word=${one.state} />` },
-    { title: "GPUs", cell: (/** @type {Reservation} */ one) => (one.gpus.length ? gpuNames(one.gpus) : one.gpu_ids.join(", ")) },
+    { title: "GPUs", cell: (/** @type {Reservation} */ one) => (one.gpus.length ? one.gpus : one.gpu_ids).join(", ") },
     { title: "From", cell: (/** @type {Reservation} */ one) => clock(one.from, now) },
     { title: "To", cell: (/** @type {Reservation} */ one) => clock(one.to, now) },
     { title: "Lasts", class: "number", cell: (/** @type {Reservation} */ one) => span((Date.parse(one.to) - Date.parse(one.from)) / 1000) },

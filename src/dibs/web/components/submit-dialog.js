@@ -168,7 +168,7 @@ function Start({ told, jobs, setTold, fail }) {
 function Environments({ recent, like, onChange }) {
   const known = recent.some((one) => String(one.job) === like);
   return html`<select value=${like} onChange=${onChange}>
-    <option value="" selected=${!like}>automatic: the last submission from a shell in this folder, else a login shell</option>
+    <option value="" selected=${!like}>automatic: as last used from a shell here</option>
     ${like && !known && html`<option value=${like} selected>like job ${like}</option>`}
     ${recent.map((one) => html`<option key=${one.job} value=${one.job} selected=${String(one.job) === like}>${drafts.environmentLabel(one)}</option>`)}
   </select>`;

@@ -19,6 +19,7 @@ export default function Page() {
   const me = state.hello.value?.user;
   const { data } = useAnswer("/v1/timeline?since=1h", { isLive: true, restMs: 5000 });
   const ends = useMemo(() => new Map((data?.bars ?? []).filter((/** @type {any} */ bar) => !bar.is_plan && !bar.to).map((/** @type {any} */ bar) => [bar.job, bar.expected_end])), [data]);
+  const names = useMemo(() => new Map((data?.bars ?? []).map((/** @type {any} */ bar) => [bar.job, bar.name])), [data]);
   if (!known) return null;
   if (!known.gpus.length) return html`<${Empty} title="No GPU on this machine" text=${known.problem ?? known.restriction ?? "Nobody can hold or wait for one."} />`;
   const all = users(known.gpus, known.waiters);
@@ -43,9 +44,9 @@ export default function Page() {
     <${Section} title="GPUs in use" aside=${plural(held.length, "lease")}>
       ${!held.length && html`<p class="quiet">Nobody holds a GPU.</p>`}
       ${held.length > 0 && html`<${Table} label="GPUs in use" rows=${held} keyOf=${(/** @type {Lease} */ one) => `${one.gpu.id} ${one.holder?.pid}`} columns=${[
-        { title: "GPU", cell: (/** @type {Lease} */ one) => html`<a href=${`/gpu/${one.gpu.index}`}>GPU ${one.gpu.index}</a>` },
+        { title: "GPU", class: "tight", cell: (/** @type {Lease} */ one) => html`<a href=${`/gpu/${one.gpu.index}`}>GPU ${one.gpu.index}</a>` },
         { title: "User", phone: "side", cell: (/** @type {Lease} */ one) => one.user },
-        { title: "What", phone: "text", cell: (/** @type {Lease} */ one) => whatOf(one, me) },
+        { title: "What", phone: "text", cell: (/** @type {Lease} */ one) => whatOf(one, me, names) },
         { title: "Since", cell: (/** @type {Lease} */ one) => one.holder?.since && html`<${Time} at=${one.holder.since} isClock />` },
         { title: "Held for", class: "number", cell: (/** @type {Lease} */ one) => took(one.holder?.since, null, now) },
         { title: "Expected until", cell: (/** @type {Lease} */ one) => {
@@ -71,9 +72,9 @@ export default function Page() {
     <${ReservationList} />`;
 }
 
-/** @param {Lease} one @param {string | undefined} me */
-function whatOf(one, me) {
+/** @param {Lease} one @param {string | undefined} me @param {ReadonlyMap<number, string>} names of our running jobs */
+function whatOf(one, me, names) {
   if (!one.holder) return html`<${Pill} word="foreign" /> <span class="warn-text">${one.gpu.foreign}</span>`;
   const job = ownJob(one.holder, me);
-  return job === null ? html`<${Pill} word="leased" />` : html`<${JobLink} id=${job} />`;
+  return job === null ? html`<${Pill} word="leased" />` : html`<${JobLink} id=${job} name=${names.get(job)} />`;
 }

@@ -87,10 +87,10 @@ function Tiles({ data, days }) {
   const isIdle = all.watched > 0 && (all.idle ?? 0) / all.watched > 0.2;
   const percent = (/** @type {number | null} */ part, /** @type {number} */ whole) => `${Math.round((100 * (part ?? 0)) / whole)} %`;
   return html`<ul class="tiles" aria-label="Your jobs in short">
-    <li><div class="tile"><span class="what">You held</span> <b>${hours(all.total)}</b> <span class="more">${plural(all.jobs ?? 0, "job")} on ${plural(days.length, "day")}</span></div></li>
-    <li><div class="tile"><span class="what">Used</span> <b>${all.watched ? hours(all.used ?? 0) : "–"}</b> <span class="more">${all.watched && all.total ? `${percent(all.used, all.total)} of what you held` : "not watched"}</span></div></li>
-    <li><div class=${`tile${isIdle ? " is-bad" : ""}`}><span class="what">Wasted</span> <b>${all.watched ? hours(all.idle ?? 0) : "–"}</b> <span class="more">${all.watched ? `idle ${percent(all.idle, all.watched)} of ${hours(all.watched)}` : "not watched"}</span></div></li>
-    <li><div class="tile"><span class="what">Median wait</span> <b>${waits.median_s === null ? "–" : span(waits.median_s)}</b> <span class="more">${waits.median_s === null ? "no job started" : `median wait of ${plural(waits.count, "job")}`}</span></div></li>
+    <li><div class="tile"><span class="what">You held</span> <b>${hours(all.total)}</b> <span class="more">${plural(all.jobs ?? 0, "job")}</span></div></li>
+    <li><div class="tile"><span class="what">Used</span> <b>${all.watched ? hours(all.used ?? 0) : "–"}</b> <span class="more">${all.watched && all.total ? `${percent(all.used, all.total)} of it` : "not watched"}</span></div></li>
+    <li><div class=${`tile${isIdle ? " is-bad" : ""}`}><span class="what">Wasted</span> <b>${all.watched ? hours(all.idle ?? 0) : "–"}</b> <span class="more">${all.watched ? `idle ${percent(all.idle, all.watched)} of it` : "not watched"}</span></div></li>
+    <li><div class="tile"><span class="what">Typical wait</span> <b>${waits.median_s === null ? "–" : span(waits.median_s)}</b> <span class="more">${waits.median_s === null ? "no job started" : `median wait of ${plural(waits.count, "job")}`}</span></div></li>
     <li><div class="tile"><span class="what">Longest wait</span> <b>${waits.longest.length ? span(waits.longest[0].wait_s) : "–"}</b> <span class="more">${waits.longest.length ? html`<${JobLink} id=${waits.longest[0].job} name=${waits.longest[0].name} />` : ""}</span></div></li>
   </ul>`;
 }

@@ -95,11 +95,11 @@ function Actions({ row, index, last, move }) {
 export function Failures({ jobs, isMore }) {
   const columns = [
     { title: "Job", class: "tight", cell: (/** @type {Job} */ job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
-    { title: "When", class: "tight", cell: (/** @type {Job} */ job) => html`<${Time} at=${job.finished_at} />` },
+    { title: "When", class: "tight", phone: "plain", cell: (/** @type {Job} */ job) => html`<${Time} at=${job.finished_at} />` },
     { title: "On", class: "tight", phone: "nothing", cell: ranOn },
     { title: "Ran", class: "number", phone: "nothing", cell: (/** @type {Job} */ job) => took(job.started_at, job.finished_at, 0) || "never" },
     { title: "Ended", phone: "side", cell: (/** @type {Job} */ job) => html`<span class="bad-text">${ending(job)}${job.cause === "oom" ? ", out of memory" : ""}</span>` },
-    { title: "Last line", class: "mono", phone: "text", cell: (/** @type {Job} */ job) => html`<${LastLine} job=${job} />` },
+    { title: "Last line", class: "mono", phone: "line", cell: (/** @type {Job} */ job) => html`<${LastLine} job=${job} />` },
     { title: "Actions", class: "actions", cell: (/** @type {Job} */ job) => html`<${IconButton} name="retry" label=${`Retry job ${job.id}`} onClick=${() => jobActions.act("retry", [job.id])} />` },
   ];
   const aside = isMore && html`<a class="right" href="/jobs?state=failed,timeout,lost&sort=-finished">All failures</a>`;

@@ -38,7 +38,7 @@ function Search({ sweep, runs }) {
   if (!told && !sweep.early_stop) return null;
   return html`<div class="search-line" role="note" aria-label="Search">
     ${told && html`<span><${Pill} word=${told.state} /> <strong>${told.what}</strong></span><span>${told.progress}</span><span class=${told.state === "ended" ? "warn-text" : "quiet"}>${told.why}</span>`}
-    ${sweep.early_stop && html`<span class="quiet">${sweep.early_stop} rule: ${early ? `${plural(early, "run")} stopped early` : "no run stopped early"}</span>`}
+    ${sweep.early_stop && html`<span class="quiet">${sweep.early_stop[0].toUpperCase()}${sweep.early_stop.slice(1)} rule: ${early ? `${plural(early, "run")} stopped early` : "no run stopped early"}</span>`}
   </div>`;
 }
 
@@ -46,13 +46,14 @@ function Search({ sweep, runs }) {
 function Facts({ sweep, runs, best, measure }) {
   const states = runsOf.tally(runs);
   const all = runsOf.planned(sweep, runs);
+  const early = runs.filter(runsOf.isEarly).length;
   const left = runsOf.remaining(runs, state.now.value, all - runs.length);
   const bad = (states.failed ?? 0) + (states.timeout ?? 0) + (states.lost ?? 0);
   const waiting = (states.queued ?? 0) + (states.held ?? 0);
   return html`<ul class="tiles" aria-label="In short">
     <li><div class="tile"><span class="what">Done</span> <b>${count(states.done ?? 0)} of ${count(all)}</b> <${Strip} states=${states} /></div></li>
     <li><div class="tile"><span class="what">Running</span> <b>${count(states.running ?? 0)}</b> <span class="more">${waiting ? `${count(waiting)} waiting` : "none waiting"}</span></div></li>
-    <li><div class=${`tile${bad ? " is-bad" : ""}`}><span class="what">Failed</span> <b>${count(bad)}</b> <span class="more">${bad ? "listed below" : "none"}</span></div></li>
+    <li><div class=${`tile${bad ? " is-bad" : ""}`}><span class="what">Failed</span> <b>${count(bad)}</b> <span class="more">${early ? `${count(early)} stopped early` : bad ? "listed below" : "none"}</span></div></li>
     <li><div class="tile"><span class="what">Best ${measure.metric}</span> <b>${best ? number(runsOf.scored(best, measure)) : "–"}</b> <span class="more">${best?.job ? html`by <${JobLink} id=${best.job} />` : measure.goal === "minimize" ? "less is better" : "more is better"}</span></div></li>
     <li><div class="tile"><span class="what">Time left</span> <b>${left === null ? "–" : `~${span(left)}`}</b> <span class="more">${left === null ? (waiting || states.running ? "unknown until a run is done" : "all runs ended") : "from the runs so far"}</span></div></li>
   </ul>`;

@@ -69,7 +69,11 @@ export function users(people, sums, days, me) {
   }
   const mine = me === undefined ? undefined : found.get(me);
   if (mine) {
-    const { used, watched, idle, waited, jobs } = totals(grouped(sums, days, "project"));
+    const ours = grouped(sums, days, "project");
+    const { used, watched, idle, waited, jobs } = totals(ours);
+    // Both count the same GPUs: leases all of them as far as the daemon ran, jobs also those of before.
+    mine.hours = mine.hours.map((one, i) => Math.max(one, ours.reduce((sum, group) => sum + group.hours[i], 0)));
+    mine.total = mine.hours.reduce((sum, one) => sum + one, 0);
     Object.assign(mine, { used, watched, idle, waited, jobs });
   }
   return few([...found.values()], days.length);
