@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
+import ssh_server
 import tmux
 from bench import Bench
 from tmux import Tmux
@@ -103,6 +106,30 @@ def test_a_terminal_without_colours_and_unicode(bench: Bench) -> None:
     with Tmux(bench, "top", NO_COLOR="1", LANG="C", LC_ALL="C") as user:
         shown = user.until("dibs - ", "..........", "q quit")
         assert "·" not in shown
+
+
+@ssh_server.is_needed
+@pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
+def test_it_works_over_ssh(bench: Bench, tmp_path: Path, term: str) -> None:
+    """In tmux on one's own computer, and on a server that knows the terminal by its name only."""
+    bench.start()
+    bench.cli("add", "-n", "talker", "-g", "1", "sleep 1000")
+    bench.until(1, "started")
+    server = ssh_server.Sshd(tmp_path / "ssh")
+    try:
+        environ = " ".join(f"{name}={shlex.quote(value)}" for name, value in bench.environ.items() if name != "HOME")
+        command = f"env {environ} LANG=C.UTF-8 {shlex.quote(sys.executable)} -P -m dibs top"
+        with Tmux(bench, command, program=("env", f"TERM={term}", "ssh", "-t", *server.options, *server.place)) as user:
+            user.until("1 running", "talker", "q quit")
+            user.press("?")
+            user.until("this help")
+            user.press("?")
+            user.until_gone("this help")
+            user.press("q")
+            user.until("exit 0")
+    finally:
+        server.close()
+    assert bench.job(1)["state"] == "running"
 
 
 DUMB = ("env", "TERM=dumb", *tmux.DIBS)

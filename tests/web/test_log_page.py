@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from playwright.sync_api import expect
 
@@ -55,3 +56,19 @@ def test_of_a_log_of_200000_lines_only_a_screen_is_rendered(queue: Bench, page_a
     expect(log.locator(".log-line", has_text="step 77777 of a long run")).to_be_visible()
     assert page.locator(".log-line").count() < MOST_DRAWN
     assert heap_bytes(page) < MOST_HEAP
+
+
+def test_lines_written_before_the_page_was_open_have_their_times_as_a_range(queue: Bench, page_at: PageAt) -> None:
+    job_id = queue.add("echo early", gpus=0)
+    queue.until(job_id)
+    page = page_at(f"/job/{job_id}?tab=log")
+    log = page.get_by_role("region", name="Log")
+    expect(log.get_by_text("early")).to_be_visible()
+    expect(log.locator(".log-time")).to_have_count(0)
+    page.get_by_role("button", name="Times").click()
+    time = log.locator(".log-time").first
+    expect(time).to_have_text(re.compile(r"\d\d:\d\d"))
+    expect(time).to_have_attribute("title", re.compile("Written between .* and "))
+    expect(page).to_have_url(re.compile("times=1"))
+    page.reload()
+    expect(log.locator(".log-time").first).to_have_text(re.compile(r"\d\d:\d\d"))

@@ -256,3 +256,20 @@ def test_the_pages_are_accessible(swept: Bench, page_at: PageAt, path: str, sche
     page = page_at(path, color_scheme=scheme)
     expect(page.locator("tbody tr").first).to_be_visible()
     assert complaints(page) == []
+
+
+def test_a_search_says_how_it_stands(queue: Bench, page_at: PageAt) -> None:
+    """The daemon adds trials by itself; here it ends at once, because no trial reports the metric."""
+    words = ("sweep", "echo {lr}", "--name", "hunt", "-g", "0", "-p", "lr=uniform(0,1)", "-j", "1")
+    done = queue.cli(*words, "--search", "tpe", "--trials", "9", "--minimize", "loss")
+    if "optuna" in done.stderr.lower():
+        pytest.skip("needs Optuna")
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: queue.client.get("/v1/sweeps", [("name", "hunt")])["sweeps"][0]["search"]["ended"])
+    page = page_at("/sweep/hunt")
+    note = page.get_by_role("note", name="Search")
+    expect(note).to_contain_text("TPE search for the lowest loss")
+    expect(note).to_contain_text(re.compile(r"\d of 9 trials.*ended: .* runs are done and none reported loss"))
+    # Points of a search are not those of a grid.
+    expect(page.get_by_role("button", name="Extend the grid")).to_have_count(0)
+    assert complaints(page) == []
