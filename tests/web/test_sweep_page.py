@@ -18,9 +18,9 @@ SWEEP = ("sweep", COMMAND, "--name", "depths", "--metric", r"acc=acc (\S+)", "--
 POINTS = ("-p", "a=0,1,2,3,4,5", "-p", "seed=1,2", "-p", "kind=plain")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def swept(queue: Bench) -> Bench:
-    """A queue with a finished sweep of twelve runs."""
+    """A queue with a finished sweep of twelve runs: always the first one, whichever test a worker runs first."""
     done = queue.cli(*SWEEP, *POINTS)
     assert done.returncode == 0, done.stderr
     queue.wait_all()
