@@ -287,6 +287,19 @@ def test_a_spec_with_a_missing_key_is_refused() -> None:
         records.unpack(b"dibs-spec 1\0job=1\0")
 
 
+def test_a_record_refuses_a_name_that_it_does_not_have() -> None:
+    with pytest.raises(TypeError, match="Final needs no colour"):
+        records.Final("exited", colour="green")  # type: ignore[call-arg]
+
+
+def test_a_final_record_says_only_what_differs_from_its_default(folder: str) -> None:
+    status = claim(folder)
+    record = records.write_final(status, records.Final("exited", ended_at_ns=7))
+    os.close(status)
+    assert record.split(b"\0")[1:-1] == [b"kind=exited", b"ended_at_ns=7"]
+    assert records.read_final_record(record) == records.Final("exited", ended_at_ns=7)
+
+
 whole = st.integers(0, 2**63)
 
 

@@ -163,9 +163,11 @@ def unpack(packed: bytes) -> Spec:
         raise ValueError(f"a spec begins with {head[:40]!r}, expected {SPEC_HEAD!r}")
     values: dict[str, object] = {}
     lists: dict[str, list[object]] = {name: [] for name in SPEC_LISTS}
+    # The largest part, and already bytes.
+    lists["env"] += [item[4:] for item in items if item.startswith(b"env=")]
     for item in items:
         key, _, raw = item.partition(b"=")
-        if key not in SPEC_KEYS:
+        if key == b"env" or key not in SPEC_KEYS:
             continue
         name, reading = SPEC_KEYS[key]
         if name in lists:
@@ -244,12 +246,12 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
 
 def write_running(started: int, running: RunningCommand) -> None:
     """Record that the command runs. Not synced: after a power cut its pid means nothing."""
-    os.pwrite(started, _record(running, _RUNNING_KEYS), RUNNING_AT)
+    os.pwrite(started, _record({key: getattr(running, key) for key in _RUNNING_KEYS}), RUNNING_AT)
 
 
 def write_final(started: int, final: Final) -> bytes:
-    """Write the final record in place; return it."""
-    record = _record(final, _FINAL_KEYS)
+    """Write the final record in place, without what is empty or 0: every reader takes that as the default. Return it."""
+    record = _record({key: value for key in _FINAL_KEYS if (value := getattr(final, key))})
     os.pwrite(started, record, FINAL_AT)
     return record
 
@@ -289,12 +291,11 @@ def _read(folder: str, start: int) -> bytes:
         return b""
 
 
-def _record(source: object, keys: dict[str, Callable[[bytes], object]]) -> bytes:
+def _record(values: dict[str, object]) -> bytes:
     """Encode `head NUL key=value NUL ... NUL crc newline`. A newline in a value would end the record too early."""
     items = [STATUS_HEAD]
-    for key in keys:
-        value = _bytes(getattr(source, key)).translate(_ONE_LINE)
-        items.append(key.encode() + b"=" + value[:TEXT_MAX])
+    for key, value in values.items():
+        items.append(key.encode() + b"=" + _bytes(value).translate(_ONE_LINE)[:TEXT_MAX])
     body = b"\0".join(items) + b"\0"
     return body + b"%08x\n" % zlib.crc32(body)
 
