@@ -28,7 +28,7 @@ from dibs.model import dependencies, lifecycle, units
 from dibs.model.jobs import BAD, Job, JobId, State
 from dibs.runner import attempts, oom
 from dibs.runner.records import Final, RunningCommand
-from dibs.scheduling import planner
+from dibs.scheduling import planner, uniform_queue
 from dibs.scheduling.planner import Plan
 from dibs.scheduling.views import Policy, View
 from dibs.system import refusals
@@ -46,7 +46,7 @@ UNDECIDED = (State.STARTING, State.STOPPING)
 
 def place(turn: Turn, view: View, policy: Policy, pauses: StartPauses) -> Plan:
     """Decide what starts now and record it; the runners are started after the commit."""
-    plan = planner.plan(view, turn.inventory, policy, turn.now)
+    plan = uniform_queue.plan(view, turn.inventory, policy) or planner.plan(view, turn.inventory, policy, turn.now)
     plan = replace(plan, starts=pauses.let_through(plan.starts))
     for start in plan.starts:
         job = evictions.settle_overdue(turn, turn.store.job(start.id), policy)
