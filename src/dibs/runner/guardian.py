@@ -22,6 +22,7 @@ import time
 from dibs.runner import attempts, ports, records, spares, supervision
 from dibs.runner import main as runner
 from dibs.runner.array_tasks import ArrayTask
+from dibs.runner.lease_set import LeaseFolders
 from dibs.system import process_tree, processes, refusals
 from dibs.system.lean import signal
 
@@ -119,7 +120,7 @@ def _guard(spec: records.Spec, parent: int, claimed: Callable[[], None] | None) 
         spec = at_node(spec, dict(os.environb), ports.free(spec.folder, spec.job, spec.attempt), _machine_id())
         shim = runner.own_shim()
         began_at = time.monotonic()
-        over = runner.carry_out(spec, shim, spares.Spares(shim), _Orders(spec, parent).new, claimed)
+        over = runner.carry_out(spec, shim, spares.Spares(shim), LeaseFolders(), _Orders(spec, parent).new, claimed)
         if time.monotonic() - began_at > WORTH_SYNC_S:
             attempts.sync(spec.folder, spec.start)
         code = _code(over)

@@ -12,14 +12,31 @@ if TYPE_CHECKING:
     from dibs.leases import device_lease
 
 
+class LeaseFolders:
+    """The lease folders that a runner has used. Like the daemon, it looks once what kind of folder each is."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, device_lease.Folder] = {}
+
+    def at(self, path: str) -> device_lease.Folder:
+        """Return the folder at a path; an empty one stands for that of the machine."""
+        if path not in self._known:
+            from dibs.leases import device_lease
+
+            self._known[path] = device_lease.Folder(path) if path else device_lease.folder()
+        return self._known[path]
+
+
 class LeaseSet:
     """A job without devices does not pay for the import of `leases`."""
 
-    __slots__ = ("_place", "_spec", "_taken")
+    __slots__ = ("_folders", "_spec", "_taken")
 
-    def __init__(self, spec: records.Spec) -> None:
+    def __init__(self, spec: records.Spec, folders: LeaseFolders) -> None:
         self._spec = spec
-        self._place: device_lease.Folder | None = None
+        self._folders = folders
         self._taken: list[device_lease.Lease] = []
 
     def fds(self) -> list[int]:
@@ -70,11 +87,7 @@ class LeaseSet:
             self._taken.clear()
 
     def _folder(self) -> device_lease.Folder:
-        if self._place is None:
-            from dibs.leases import device_lease
-
-            self._place = device_lease.Folder(self._spec.lease_dir) if self._spec.lease_dir else device_lease.folder()
-        return self._place
+        return self._folders.at(self._spec.lease_dir)
 
 
 def refused(refusal: refusals.Refusal) -> records.Final:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from dibs.runner import attempts, oom, records, spares, spawn, supervision
-from dibs.runner.lease_set import LeaseSet, refused
+from dibs.runner.lease_set import LeaseFolders, LeaseSet, refused
 from dibs.system import processes, refusals
 from dibs.system.crash_points import crash_point
 from dibs.system.lean import closing_fd, signal
@@ -63,9 +63,10 @@ def serve(fd: int) -> None:
     sock = _socket.socket(fileno=fd)
     shim = own_shim()
     mine = spares.Spares(shim)
+    folders = LeaseFolders()
     try:
         while (spec := _receive(sock)) is not None:
-            over = carry_out(spec, shim, mine)
+            over = carry_out(spec, shim, mine, folders)
             crash_point("runner:over")
             if isinstance(over, refusals.Refusal):
                 refuse(fd, over)
@@ -160,6 +161,7 @@ def carry_out(
     spec: records.Spec,
     shim: str,
     mine: spares.Spares,
+    folders: LeaseFolders,
     new_orders: Callable[[], list[list[str]]] | None = None,
     claimed: Callable[[], None] | None = None,
 ) -> refusals.Refusal | bytes:
@@ -174,7 +176,7 @@ def carry_out(
     spare = mine.take(spec)
     # Closed in reverse order, the claim last: if the claim is unlocked, everything else is settled.
     open_fds: list[int] = [] if spare is None else [spare.log]
-    leases = LeaseSet(spec)
+    leases = LeaseSet(spec, folders)
     over: refusals.Refusal | bytes = b""
     try:
         started = _claim(spec, shim, spare)

@@ -141,14 +141,17 @@ def _bytes(value: object) -> bytes:
 def pack(spec: Spec) -> bytes:
     """Encode a spec, without what is empty: every reader takes that as the default."""
     items = [SPEC_HEAD]
+    values = vars(spec)
     for key, (name, reading) in SPEC_KEYS.items():
-        value = getattr(spec, name)
+        value = values[name]
+        if value is None or value is False or value in ("", ()):
+            continue
         if name == "env":
             # The largest part, and already bytes.
             items += [b"env=" + one for one in value]
         elif name in SPEC_LISTS:
             items += [key + b"=" + _bytes(one) for one in value]
-        elif value is not None and value is not False and value != "":
+        else:
             items.append(key + b"=" + (b"%o" % value if reading is _octal else _bytes(value)))
     packed = b"\0".join(items)
     if packed.count(b"\0") != len(items) - 1:
@@ -164,10 +167,12 @@ def unpack(packed: bytes) -> Spec:
     values: dict[str, object] = {}
     lists: dict[str, list[object]] = {name: [] for name in SPEC_LISTS}
     # The largest part, and already bytes.
-    lists["env"] += [item[4:] for item in items if item.startswith(b"env=")]
+    lists["env"] += [item[4:] for item in items if item[:4] == b"env="]
     for item in items:
+        if item[:4] == b"env=":
+            continue
         key, _, raw = item.partition(b"=")
-        if key == b"env" or key not in SPEC_KEYS:
+        if key not in SPEC_KEYS:
             continue
         name, reading = SPEC_KEYS[key]
         if name in lists:

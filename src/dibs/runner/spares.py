@@ -48,13 +48,13 @@ class Spares:
         spare = self._spare
         if spare is None or not _fits(spec):
             return None
-        home = os.path.dirname(spec.folder)
+        home = spec.folder.rpartition("/")[0]
         try:
             os.rename(spare.path, home)
         except OSError:
             return None
         self._spare = None
-        spare.claim.path = f"{spec.folder}/{os.path.basename(spare.claim.path)}"
+        spare.claim.path = f"{spec.folder}/{spare.claim.path.rpartition('/')[2]}"
         crash_point("spare:moved")
         return spare
 
@@ -79,7 +79,7 @@ class Spares:
 
 def _fits(spec: records.Spec) -> bool:
     """Return whether a start has all its files at the default places of a first attempt."""
-    home = os.path.dirname(spec.folder)
+    home = spec.folder.rpartition("/")[0]
     raw = os.fsencode(home)
     return (
         spec.folder == f"{home}/1"
@@ -90,7 +90,7 @@ def _fits(spec: records.Spec) -> bool:
 
 def _place(spec: records.Spec) -> str:
     """Return the folder of spares, next to the folder of all jobs."""
-    return f"{os.path.dirname(os.path.dirname(os.path.dirname(spec.folder)))}/{FOLDER}"
+    return f"{spec.folder.rsplit('/', 3)[0]}/{FOLDER}"
 
 
 def _make(place: str, shim: str) -> Spare:

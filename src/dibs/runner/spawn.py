@@ -129,7 +129,7 @@ def _open_output(path: bytes, mode: int | None) -> int:
 
 def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
     """Start the program as execvp would: by the job's own PATH, and with sh if it has no `#!`."""
-    env = dict(entry.split(b"=", 1) for entry in spec.env if b"=" in entry)
+    env = dict([entry.split(b"=", 1) for entry in spec.env if b"=" in entry])
     program = _find(spec.argv[0], env.get(b"PATH", os.fsencode(os.defpath)))
 
     def start(path: bytes, argv: tuple[bytes, ...]) -> int:
