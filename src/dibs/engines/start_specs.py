@@ -36,14 +36,14 @@ def build(
 
     On another machine programs are not looked up here, and a port is drawn there (0).
     """
-    spec = job.spec
+    spec, home = job.spec, files.folder(job)
     env = environment.for_job(
         job,
         captured,
         inventory,
         visible=spec.visible or settings.visible,
         port=port,
-        folder=files.folder(job),
+        folder=home,
         grace_s=settings.grace,
         own=own,
     )
@@ -59,15 +59,15 @@ def build(
         start=job.start,
         folder=folder,
         argv=tuple(environment.os_bytes(word) for word in argv),
-        env=tuple(name + b"=" + value for name, value in env.items()),
+        env=tuple([name + b"=" + value for name, value in env.items()]),
         cwd=environment.os_bytes(spec.cwd),
         output=environment.os_bytes(files.log(job)),
         output_mode=None if spec.output is None else 0o666 & ~spec.umask,
         stderr=None if spec.stderr is None else environment.os_bytes(files.stderr(job) or ""),
         umask=spec.umask,
-        folders=(environment.os_bytes(f"{files.folder(job)}/checkpoint"),),
+        folders=(environment.os_bytes(f"{home}/checkpoint"),),
         run_folder=None if spec.folder is None else environment.os_bytes(spec.folder),
-        latest=None if spec.output is not None else environment.os_bytes(f"{files.folder(job)}/log"),
+        latest=None if spec.output is not None else environment.os_bytes(f"{home}/log"),
         note_job=str(job.id),
         time_limit_s=spec.time_limit_s,
         grace_s=settings.grace,

@@ -47,7 +47,9 @@ UNDECIDED = (State.STARTING, State.STOPPING)
 def place(turn: Turn, view: View, policy: Policy, pauses: StartPauses) -> Plan:
     """Decide what starts now and record it; the runners are started after the commit."""
     plan = uniform_queue.plan(view, turn.inventory, policy) or planner.plan(view, turn.inventory, policy, turn.now)
-    plan = replace(plan, starts=pauses.let_through(plan.starts))
+    starts = pauses.let_through(plan.starts)
+    if starts is not plan.starts:
+        plan = replace(plan, starts=starts)
     for start in plan.starts:
         job = evictions.settle_overdue(turn, turn.store.job(start.id), policy)
         where = ", ".join(start.devices) + (" (lent: its lease is idle)" if start.is_loan else "")

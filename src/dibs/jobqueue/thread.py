@@ -200,11 +200,16 @@ class QueueThread:
             self.files,
             self.settings,
             self.devices.inventory(),
-            replace(self.policy, quotas=self.line.quotas()),
+            self._policy(),
             now_ms(),
             self._last_turn_at,
             self.remotes,
         )
+
+    def _policy(self) -> Policy:
+        """Return the policy with root's quotas, which are rare."""
+        quotas = self.line.quotas()
+        return replace(self.policy, quotas=quotas) if quotas else self.policy
 
     def _turn(self, batch: list[Work]) -> None:
         """Run work in one transaction; after work that lets nothing start, without placement and a disk sync."""

@@ -94,7 +94,7 @@ def for_job(
     `kept` is the captured environment, `folder` the job's folder, `own` the variables that lead back to this daemon.
     """
     env = _unpacked(kept).copy()
-    env.update({os_bytes(name): os_bytes(value) for name, value in job.spec.env})
+    env.update(_encoded(dict(job.spec.env)))
     forced = {
         **for_devices(inventory, job.allocation, visible),
         "DIBS_JOB_ID": str(job.id),
@@ -122,11 +122,20 @@ def for_job(
         forced["DIBS_SCRIPT"] = job.spec.argv[0]
     if job.spec.is_slurm:
         forced |= _slurm(job)
-    env.update({os_bytes(name): os_bytes(value) for name, value in forced.items()})
+    env.update(_encoded(forced))
     defaults = polite(is_sharing=job.spec.request.vram > 0) | (meeting(port) if job.allocation else {})
-    for name, value in defaults.items():
-        env.setdefault(os_bytes(name), os_bytes(value))
+    for name, value in _encoded(defaults).items():
+        env.setdefault(name, value)
     return env
+
+
+def _encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Encode variables all at once, which is much quicker than one by one; raise for a NUL, which none can contain."""
+    if not variables:
+        return {}
+    count = len(variables)
+    raw = os_bytes("\0".join([*variables, *variables.values()])).split(b"\0")
+    return dict(zip(raw[:count], raw[count:], strict=True))
 
 
 _unpacked = lru_cache(maxsize=8)(serialization.unpack_environ)

@@ -49,6 +49,8 @@ class Custody:
         self._version = self._data_version()
         #: None until a session begins: then no ids are reserved.
         self._mark: Mark | None = None
+        #: The number of the last event, which changes with every commit.
+        self._counted = 0
 
     def close(self) -> None:
         """Release the descriptors."""
@@ -101,7 +103,7 @@ class Custody:
                 paths.prepare(home)
             copy = copies.save(self._connection, self.path)
             if mark is None and self._mark is not None:
-                marker.write(home, self._mark)
+                marker.write(home, replace(self._mark, events=self._counted))
         except (OSError, sqlite3.Error, DibsError) as error:
             why = f"{what}, and the jobs cannot be saved ({error})."
             return FileGone(why, "Make room; the daemon tries again.", is_final=True)
@@ -138,12 +140,12 @@ class Custody:
     def reserve(self, last_id: int) -> None:
         """Note that ids up to `last_id` are given: they must not be given again if the database is lost."""
         if self._mark is not None and last_id > self._mark.ids:
-            self._write(replace(self._mark, ids=last_id + marker.BLOCK))
+            self._write(replace(self._mark, ids=last_id + marker.BLOCK, events=self._counted))
 
     def count(self, events: int) -> None:
         """Note the number of the last event after a commit. This does not wait for the disk."""
-        if self._mark is not None and events != self._mark.events:
-            self._mark = replace(self._mark, events=events)
+        if self._mark is not None and events != self._counted:
+            self._counted = events
             marker.count(self._marker, events)
 
     def end(self, last_id: int, events: int) -> None:
@@ -154,7 +156,7 @@ class Custody:
 
     def _write(self, mark: Mark) -> None:
         marker.write(self.path.parent, mark)
-        self._mark = mark
+        self._mark, self._counted = mark, mark.events
 
 
 def _is_deleted(descriptor: int) -> bool:

@@ -10,6 +10,7 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from dibs.model.jobs import Job, JobId
 from dibs.scheduling import durations
@@ -103,6 +104,7 @@ def _keys(job: Job) -> tuple[bytes, ...]:
     return tuple(map(digest, durations.likenesses(job.spec)))
 
 
+@lru_cache(maxsize=256)
 def digest(text: str) -> bytes:
     """Return the short key under which a long text is stored."""
     return hashlib.sha256(text.encode()).digest()[:16]

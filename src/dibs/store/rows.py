@@ -142,7 +142,7 @@ def moved_row(before: Job, job: Job) -> dict[str, Any]:
     row["state_before"], row["state"] = before.state.value, job.state.value
     row["outcome"] = job.outcome.value if job.outcome else None
     row["cause"] = job.cause.value if job.cause else None
-    row["allocation"] = fields.WORDS.encode(job.allocation)
+    row["allocation"] = _devices_text(job.allocation)
     row["engine"] = job.engine
     return row
 
@@ -176,6 +176,11 @@ def run_of(row: Sequence[Any]) -> Run:
     summed = {name: tuple(one) for name, one in json.loads(summaries or "{}").items()}
     run_id = None if job_id is None else JobId(job_id)
     return Run(run_id, attempt, index, json.loads(params), word, cause, told, summed, *times)
+
+
+@lru_cache(maxsize=1024)
+def _devices_text(devices: tuple[DeviceId, ...]) -> str:
+    return fields.WORDS.encode(devices)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1024)
