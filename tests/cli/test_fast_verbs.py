@@ -16,7 +16,7 @@ import pytest
 from bench import Bench, wait_for
 from dibs.cli import command_server, fast_verbs
 from dibs.cli import main as cli
-from dibs.system import paths
+from dibs.system import paths, processes
 
 #: The full command line in the client's own process.
 FULL = "import sys; from dibs.cli.main import main; sys.exit(main())"
@@ -180,6 +180,39 @@ def test_a_client_of_another_user_is_refused(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ValueError, match=r"^$"):
         receive()
+
+
+def servers(own):
+    """Return the processes of a queue's command server: itself, and children that wait or run a command."""
+    socket_path = os.fsencode(paths.commands_socket(own.home))
+    found = [proc for proc in processes.everybody() if socket_path in map(os.fsencode, processes.words(proc.pid))]
+    pids = {proc.pid for proc in found}
+    return [proc.pid for proc in found if proc.ppid not in pids], [proc.pid for proc in found if proc.ppid in pids]
+
+
+def test_many_clients_at_once_are_all_served(queue):
+    words = [sys.executable, "-c", THIN, "version"]
+    clients = [subprocess.Popen(words, env=queue.environ, stdout=subprocess.DEVNULL) for _ in range(6)]
+    # A busy machine may make one wait for longer than it is willing to; then it runs the command itself.
+    assert {client.wait(60) for client in clients} <= {0, 77}
+    wait_for(lambda: run(queue, THIN, "version").returncode == 0)
+
+
+def test_a_waiting_child_that_is_killed_is_replaced(queue):
+    _, waiting = wait_for(lambda: servers(queue), lambda found: len(found[1]) == 1)
+    os.kill(waiting[0], signal.SIGKILL)
+    wait_for(lambda: servers(queue)[1], lambda found: bool(found) and found != waiting)
+    wait_for(lambda: run(queue, THIN, "version").returncode == 0)
+
+
+def test_a_waiting_child_ends_with_a_server_that_is_killed(tmp_path):
+    own = Bench(tmp_path, DIBS_COMMAND_SERVER="true")
+    own.start()
+    ([server], [child]) = wait_for(lambda: servers(own), lambda found: list(map(len, found)) == [1, 1])
+    os.kill(server, signal.SIGKILL)
+    # A zombie has no command line any more.
+    wait_for(lambda: not processes.words(child))
+    own.close()
 
 
 def test_without_a_server_the_full_command_line_runs(bench):

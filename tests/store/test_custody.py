@@ -74,6 +74,12 @@ def test_the_marker_is_written_once_for_a_thousand_ids(store, path):
     assert marker.read(path.parent).ids > first.ids
 
 
+def test_a_new_reservation_of_ids_keeps_the_number_of_the_last_event(store, path):
+    submit(store, marker.BLOCK)
+    submit(store, 2)
+    assert marker.read(path.parent).events == store.last_event() > marker.BLOCK
+
+
 def test_a_torn_marker_still_shows_that_there_was_a_queue(path):
     (path.parent / marker.NAME).write_bytes(b"\0" * 512)
     assert marker.read(path.parent) == Mark()

@@ -1,8 +1,9 @@
 """The command server: a process that has the whole command line loaded, and forks a child for each command.
 
 Importing the modules of a verb takes longer than the verb itself. The daemon starts this process beside itself; it
-ends with the daemon. A child takes over the client's words, environment, folder and standard streams, so verbs run in
-it unchanged. Only the owner's own client is served, and only if it is the same release of dibs in the same files.
+ends with the daemon. One child waits for the next client, so that no client waits for a fork. A child takes over the
+client's words, environment, folder and standard streams, so verbs run in it unchanged. Only the owner's own client is
+served, and only if it is the same release of dibs in the same files.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ BACKLOG = 32
 REQUEST_FOR_S = 5.0
 #: Bytes of the longest request: an environment and a command line of the kernel's limit.
 LONGEST_REQUEST = 2**23
+#: Seconds until a child follows one that was killed.
+PAUSE_S = 0.5
 #: Standard input: a pipe whose other end the daemon holds.
 DAEMON_FD = 0
 #: Modules that the verbs import only when they need them, but often do.
@@ -57,17 +60,44 @@ def serve(path: str) -> None:
     listener.listen(BACKLOG)
     os.rename(temporary, path)
     children: set[int] = set()
-    while DAEMON_FD not in select.select([listener.fileno(), DAEMON_FD], [], [])[0]:
-        client, _ = listener.accept()
+    is_over = False
+    while not is_over:
         children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
         if len(children) < MOST_CHILDREN:
+            ours, its = socket.socketpair()
             pid = os.fork()
             if pid == 0:
-                listener.close()
-                _answer(client)
+                ours.close()
+                _await_client(listener, its)
             children.add(pid)
-        client.close()
+            its.close()
+            # The child says when it has a client.
+            is_over = DAEMON_FD in select.select([ours, DAEMON_FD], [], [])[0]
+            if not is_over and not ours.recv(1):
+                # It was killed; whatever did that must not keep us busy.
+                time.sleep(PAUSE_S)
+            ours.close()
+        else:
+            is_over = DAEMON_FD in select.select([listener, DAEMON_FD], [], [])[0]
+            if not is_over:
+                listener.accept()[0].close()
     os.unlink(path)
+
+
+def _await_client(listener: socket.socket, server: socket.socket) -> NoReturn:
+    """Wait in this child process for a client and run its command; end if the daemon or the server ends first."""
+    found = select.select([listener, server, DAEMON_FD], [], [])[0]
+    if listener not in found:
+        os._exit(0)
+    client, _ = listener.accept()
+    try:
+        server.send(b"+")
+    except OSError:
+        # The server is gone, and this child with it: the client runs the command itself.
+        os._exit(0)
+    server.close()
+    listener.close()
+    _answer(client)
 
 
 def _answer(client: socket.socket) -> NoReturn:

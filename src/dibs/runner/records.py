@@ -255,7 +255,7 @@ def write_running(started: int, running: RunningCommand) -> None:
 
 
 def write_final(started: int, final: Final) -> bytes:
-    """Write the final record in place, without what is empty or 0: every reader takes that as the default. Return it."""
+    """Write the final record in place, and return it. What is empty or 0 is left out: readers take that as default."""
     record = _record({key: value for key in _FINAL_KEYS if (value := getattr(final, key))})
     os.pwrite(started, record, FINAL_AT)
     return record
