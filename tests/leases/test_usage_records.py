@@ -73,6 +73,26 @@ def test_what_lasts_is_settled_without_counting_it_twice(place: Folder) -> None:
     lease.close()
 
 
+def test_a_short_lease_is_recorded_once_when_it_ends(place: Folder) -> None:
+    (lease,) = device_lease.take(place, ["FAKE-0"], NOTE, is_recorded=False)
+    assert usage_records.recorded_users(place) == []
+    lease.since_ns -= 5 * 10**9
+    device_lease.release(place, [lease])
+    recorded = usage_records.read(place, ME)
+    assert recorded.holds == {}
+    assert sum(recorded.days.values()) >= 5000
+
+
+def test_a_lease_that_lasts_is_recorded_from_its_beginning(place: Folder) -> None:
+    (lease,) = device_lease.take(place, ["FAKE-0"], NOTE, is_recorded=False)
+    began_ns = lease.since_ns
+    for _ in range(2):
+        device_lease.record_beginning(place, [lease])
+    assert usage_records.read(place, ME).holds[lease.inode].since_ns == began_ns
+    device_lease.release(place, [lease])
+    assert usage_records.read(place, ME).holds == {}
+
+
 def test_a_torn_or_foreign_record_does_not_count(place: Folder) -> None:
     with OwnRecord(place) as own:
         own.restore({DAY: 5000.0})

@@ -52,6 +52,9 @@ class Lease:
     device: str
     file_fd: int
     socket_fd: int
+    #: Since when we have it, and which part of the device, until that is recorded; 0: it was, or it does not count.
+    since_ns: int = 0
+    part: int = 0
 
     @property
     def inode(self) -> int:
@@ -123,8 +126,13 @@ class Share:
     max_slots: int
 
 
-def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None = None) -> list[Lease]:
-    """Take all of `devices` or none, exclusively or a share of each; raise `Refused` if one is not available."""
+def take(
+    place: Folder, devices: Iterable[str], note: Note, share: Share | None = None, *, is_recorded: bool = True
+) -> list[Lease]:
+    """Take all of `devices` or none, exclusively or a share of each; raise `Refused` if one is not available.
+
+    If not `is_recorded`, the caller records the leases later, unless they end soon: `release` records what is missing.
+    """
     if share is not None and share.mib < 1:
         raise ValueError(f"expected at least 1 MiB, got {share.mib}")
     wanted = sorted({holders.checked(device) for device in devices})
@@ -141,8 +149,10 @@ def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None 
             taken = _take_open(place, wanted, note, share, rules)
             _record(own, taken, share)
     elif taken := _take_open(place, wanted, note, share, rules):
-        with usage_records.OwnRecord(place) as own:
-            _record(own, taken, share)
+        for lease in taken:
+            lease.since_ns, lease.part = locks.boot_ns(), _part(share, lease.device)
+        if is_recorded:
+            record_beginning(place, taken)
     if taken:
         served_records.mark(place)
     return taken
@@ -151,6 +161,17 @@ def take(place: Folder, devices: Iterable[str], note: Note, share: Share | None 
 def _record(own: usage_records.OwnRecord, taken: Iterable[Lease], share: Share | None) -> None:
     for lease in taken:
         own.began({lease.inode: lease.device}, _part(share, lease.device))
+
+
+def record_beginning(place: Folder, leases: Iterable[Lease]) -> None:
+    """Record since when we have leases, unless that was done."""
+    new = [lease for lease in leases if lease.since_ns]
+    if not new:
+        return
+    with usage_records.OwnRecord(place) as own:
+        for lease in new:
+            own.began({lease.inode: lease.device}, lease.part, lease.since_ns)
+            lease.since_ns = 0
 
 
 def _take_open(
@@ -189,7 +210,10 @@ def release(place: Folder, leases: Iterable[Lease]) -> None:
         return
     # Before the sockets hang up: those who wait decide by our record whose turn it is.
     with usage_records.OwnRecord(place) as own:
-        own.ended(lease.inode for lease in held)
+        for lease in held:
+            if lease.since_ns:
+                own.lasted(lease.since_ns, lease.part)
+        own.ended(lease.inode for lease in held if not lease.since_ns)
     for lease in held:
         _touch(lease.file_fd)
         lease.close()

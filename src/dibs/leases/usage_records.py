@@ -249,11 +249,16 @@ class OwnRecord:
             os.close(self._fd)
             self._fd = None
 
-    def began(self, leases: Mapping[int, str], part: int = WHOLE) -> None:
+    def began(self, leases: Mapping[int, str], part: int = WHOLE, since_ns: int | None = None) -> None:
         """Record new leases: the inodes of their sockets, each with its device."""
-        now_ns = locks.boot_ns()
+        since_ns = locks.boot_ns() if since_ns is None else since_ns
         for inode, device in leases.items():
-            self._ledger.holds[inode] = Hold(device, now_ns, part)
+            self._ledger.holds[inode] = Hold(device, since_ns, part)
+        self._is_changed = True
+
+    def lasted(self, since_ns: int, part: int) -> None:
+        """Record a lease that ends now and whose beginning was not recorded."""
+        self._ledger.add(locks.boot_ns(), time.time(), since_ns, part)
         self._is_changed = True
 
     def ended(self, inodes: Iterable[int]) -> None:

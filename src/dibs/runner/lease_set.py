@@ -53,7 +53,8 @@ class LeaseSet:
         place = self._folder()
         note = device_lease.Note(spec.note_job, is_evictable=spec.evictable, evicted_by=spec.evicted_by)
         try:
-            self._taken += device_lease.take(place, spec.devices, note) if spec.devices else []
+            # Recorded when the command has run for a moment: of a shorter one only the whole is.
+            self._taken += device_lease.take(place, spec.devices, note, is_recorded=False) if spec.devices else []
             for share in sorted(spec.shares):
                 device, mib, capacity_mib, slots = share.split()
                 lease = device_lease.take_shared(place, device, int(mib), int(capacity_mib), int(slots), note)
@@ -69,6 +70,13 @@ class LeaseSet:
                 "nolease", device=refusal.device, why=refusal.why, holder=holder or 0, ended_at_ns=ended_at_ns
             )
         return None
+
+    def record(self) -> None:
+        """Record since when we have the leases, for the order between users."""
+        if self._taken:
+            from dibs.leases import device_lease
+
+            device_lease.record_beginning(self._folder(), self._taken)
 
     def put_marks(self) -> list[int]:
         """Mark the leases of an evictable job; the command does not inherit the marks, which end with us."""

@@ -244,13 +244,18 @@ def _follow(
     killed_before = _oom_kills.now()
     read = new_orders or attempts.Orders(spec.folder, spec.start).new
     marks: list[int] = []
+
+    def announce() -> None:
+        _tell(spec, "running", str(pid), str(started_at_ns))
+        leases.record()
+
     final = supervision.supervise(
         spec,
         pid,
         read,
         lambda what, names: _tell(spec, what, names),
         lambda: marks.extend(leases.put_marks()),
-        lambda: _tell(spec, "running", str(pid), str(started_at_ns)),
+        announce,
     )
     for fd in marks:
         os.close(fd)
