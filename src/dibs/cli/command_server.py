@@ -72,13 +72,13 @@ def serve(path: str) -> None:
             children.add(pid)
             its.close()
             # The child says when it has a client.
-            is_over = DAEMON_FD in select.select([ours, DAEMON_FD], [], [])[0]
+            is_over = DAEMON_FD in select.select([ours.fileno(), DAEMON_FD], [], [])[0]
             if not is_over and not ours.recv(1):
                 # It was killed; whatever did that must not keep us busy.
                 time.sleep(PAUSE_S)
             ours.close()
         else:
-            is_over = DAEMON_FD in select.select([listener, DAEMON_FD], [], [])[0]
+            is_over = DAEMON_FD in select.select([listener.fileno(), DAEMON_FD], [], [])[0]
             if not is_over:
                 listener.accept()[0].close()
     os.unlink(path)
@@ -86,8 +86,8 @@ def serve(path: str) -> None:
 
 def _await_client(listener: socket.socket, server: socket.socket) -> NoReturn:
     """Wait in this child process for a client and run its command; end if the daemon or the server ends first."""
-    found = select.select([listener, server, DAEMON_FD], [], [])[0]
-    if listener not in found:
+    found = select.select([listener.fileno(), server.fileno(), DAEMON_FD], [], [])[0]
+    if listener.fileno() not in found:
         os._exit(0)
     client, _ = listener.accept()
     try:

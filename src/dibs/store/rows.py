@@ -180,7 +180,7 @@ def run_of(row: Sequence[Any]) -> Run:
 
 @lru_cache(maxsize=1024)
 def _devices_text(devices: tuple[DeviceId, ...]) -> str:
-    return fields.WORDS.encode(devices)  # type: ignore[no-any-return]
+    return str(fields.WORDS.encode(devices))
 
 
 @lru_cache(maxsize=1024)
