@@ -194,7 +194,7 @@ def test_a_gpu_in_exclusive_process_mode_is_never_shared(bench, nvml):
         assert (refused.returncode, "compute mode is exclusive-process" in refused.stderr) == (69, True)
     (first, second) = bench.client.get("/v1/gpus")["gpus"]
     assert (first["compute_mode"], second["compute_mode"]) == ("exclusive-process", "default")
-    assert "for one process at a time" in bench.cli("gpus").stdout
+    assert "one process at a time (compute mode)" in bench.cli("gpus").stdout
 
 
 def test_a_manual_lease_skips_a_gpu_in_foreign_use(bench, stranger):

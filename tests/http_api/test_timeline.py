@@ -59,7 +59,7 @@ def test_every_attempt_is_a_bar(queue: Bench) -> None:
 
 @pytest.mark.parametrize("query", [{"since": "soon"}, {"until": "99999-01-01"}, {"since": "3"}])
 def test_an_invalid_time_is_refused(queue: Bench, query: dict[str, str]) -> None:
-    with pytest.raises(UserError, match=f"{next(iter(query))} expected a moment"):
+    with pytest.raises(UserError, match=f"{next(iter(query))} expected a time"):
         bars(queue, **query)
 
 

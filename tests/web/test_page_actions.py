@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -147,30 +149,33 @@ def test_on_a_phone_submit_cancel_retry_and_log_are_two_taps_away(queue: Bench, 
     expect(page).to_have_url(re.compile(r"/job/\d+$"))
 
 
-def test_a_submission_starts_from_a_preset_or_a_job(visits: Visits, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("presets")
-    settings = folder / "presets.toml"
+@pytest.fixture
+def presets(tmp_path: Path) -> Iterator[Bench]:
+    """A queue whose settings have a preset. Its pages are closed first, because the test asks for it first."""
+    settings = tmp_path / "presets.toml"
     settings.write_text('[presets.pair]\ngpus = 2\ntag = "paper"\n')
-    own = Bench(folder, DIBS_CONFIG=str(settings))
+    own = Bench(tmp_path, DIBS_CONFIG=str(settings))
     own.start()
-    try:
-        own.until(own.add("echo one", gpus=0, name="model", tags=["old"]))
-        page = visits.enter(link_to(own), "/")
-        page.keyboard.press("n")
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Start from").select_option("preset:pair")
-        expect(dialog.get_by_label("GPUs")).to_have_value("2")
-        expect(dialog.get_by_text("--gpus=2 --tag=paper: holds for what you leave empty below")).to_be_visible()
-        dialog.get_by_label("Command").fill("true")
-        expect(dialog.get_by_text("dibs add --preset pair -g 2 -- true")).to_be_visible()
-        dialog.get_by_role("button", name="Submit job").click()
-        expect(page).to_have_url(re.compile("/job/2$"))
-        job = own.until(2)
-        assert (job["gpus"], job["tags"]) == (2, ["paper"])
-        page.keyboard.press("n")
-        dialog.get_by_label("Start from").select_option("job:1")
-        expect(dialog.get_by_label("Command")).to_have_value("echo one")
-        expect(dialog.get_by_label("Name")).to_have_value("model")
-        expect(dialog.get_by_label("Tags")).to_have_value("old")
-    finally:
-        own.close()
+    yield own
+    own.close()
+
+
+def test_a_submission_starts_from_a_preset_or_a_job(presets: Bench, visits: Visits) -> None:
+    presets.until(presets.add("echo one", gpus=0, name="model", tags=["old"]))
+    page = visits.enter(link_to(presets), "/")
+    page.keyboard.press("n")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Start from").select_option("preset:pair")
+    expect(dialog.get_by_label("GPUs")).to_have_value("2")
+    expect(dialog.get_by_text("--gpus=2 --tag=paper: holds for what you leave empty below")).to_be_visible()
+    dialog.get_by_label("Command").fill("true")
+    expect(dialog.get_by_text("dibs add --preset pair -g 2 -- true")).to_be_visible()
+    dialog.get_by_role("button", name="Submit job").click()
+    expect(page).to_have_url(re.compile("/job/2$"))
+    job = presets.until(2)
+    assert (job["gpus"], job["tags"]) == (2, ["paper"])
+    page.keyboard.press("n")
+    dialog.get_by_label("Start from").select_option("job:1")
+    expect(dialog.get_by_label("Command")).to_have_value("echo one")
+    expect(dialog.get_by_label("Name")).to_have_value("model")
+    expect(dialog.get_by_label("Tags")).to_have_value("old")
