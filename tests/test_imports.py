@@ -250,6 +250,13 @@ def test_import_dibs_needs_the_standard_library_only(name: str) -> None:
     assert loaded <= sys.stdlib_module_names | {"dibs"}
 
 
+def test_the_daemon_loads_no_engine_that_the_settings_do_not_name() -> None:
+    """The modules of Slurm and Ray are loaded by `engines.registry` when an engine of their kind is made."""
+    loaded = _run(["-c", "import sys; import dibs.daemon.main, dibs.http_api.server; print(*sys.modules)"]).split()
+    assert "dibs.engines.registry" in loaded
+    assert not [name for name in loaded if name.startswith(("dibs.engines.slurm", "dibs.engines.ray"))]
+
+
 def test_only_the_store_and_its_file_use_sqlite() -> None:
     """The writer thread knows the names of its errors, because it handles them; no other module knows about SQLite."""
     users = {name for name, path in MODULES.items() if any(found.name == "sqlite3" for found in imports(path))}
