@@ -21,7 +21,7 @@ from fake_ray import FakeRay
 from ray_cluster import RayCluster
 from sites import Site, configured, living
 
-#: Runs until it is ended, the second time only a moment.
+#: Runs until it is ended; the second time it ends at once.
 TWICE = "test $DIBS_ATTEMPT = 2 && exit 3; (setsid setsid sleep 600 &) ; trap '' TERM; while :; do sleep 0.2; done"
 
 

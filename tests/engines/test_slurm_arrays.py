@@ -43,7 +43,10 @@ def test_a_start_shares_the_fate_of_the_task_that_claimed_it(tmp_path: Path) -> 
     over = Seen("ended", "its task continued with another job", node="n1")
     assert [own.seen(number, lines) for number in "0123"] == [over, WAITS, RUNS, WAITS]
     assert [own.task_of(number) for number in "0123"] == [None, "1", "0", "3"]
-    assert (own.idle(lines), own.idle(lines)) == (["2"], [])
+    # Until Slurm was told.
+    assert (own.idle(lines), own.idle(lines)) == (["2"], ["2"])
+    own.note_cancelled(["2"])
+    assert own.idle(lines) == []
     take(folder, _3="0.2")
     own = arrays.of(["7_0"])["7"]
     assert [own.seen(number, lines) for number in "0123"] == [over, WAITS, over, RUNS]

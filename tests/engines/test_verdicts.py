@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs.engines import verdicts
+from dibs.engines.exchange import verdicts
+from dibs.engines.exchange.verdicts import Sent, Unclaimed
 from dibs.engines.protocol import Seen
-from dibs.engines.verdicts import Sent, Unclaimed
 from dibs.runner.attempts import Alive, Ended, Lost, NeverStarted, NoLease, Records, Refused, Shim, Tombstone
 from dibs.runner.records import FINAL_KINDS, Final, RunningCommand
 

@@ -36,12 +36,26 @@ class FourGpus(DeviceView):
         return build.inventory(4)
 
 
-def test_a_device_is_shunned_when_its_holder_cannot_be_read(tmp_path):
+def test_a_device_refused_again_is_shunned_when_its_holder_cannot_be_read(tmp_path):
     line = BrokenLine(locks.Folder(str(tmp_path)), "ann", 3600.0, lambda fd, then: None)
     with contextlib.closing(Reactor()) as waits:
-        Backoff(FourGpus(), line, waits, lambda: None, []).refuse(build.job(), Refusal(LEASE, "held", "FAKE-0"))
+        backoff = Backoff(FourGpus(), line, waits, lambda: None, [])
+        for _ in range(8):
+            # On a slow machine the first pauses may be over before the look.
+            backoff.refuse(build.job(), Refusal(LEASE, "held", "FAKE-0"))
     line.is_broken = False
     assert "FAKE-0" in line.look(build.inventory(4), ()).held
+
+
+def test_a_refusal_without_a_holder_places_again_at_once(tmp_path):
+    """The device was refused because of somebody who has left: no hang-up will tell us of that."""
+    woken = []
+    line = MachineLine(locks.Folder(str(tmp_path)), "ann", 3600.0, lambda fd, then: None)
+    with contextlib.closing(Reactor()) as waits:
+        backoff = Backoff(FourGpus(), line, waits, lambda: woken.append(None), [])
+        backoff.refuse(build.job(), Refusal(LEASE, "held", "FAKE-0"))
+        waits.wait(is_idle=False)
+    assert woken
 
 
 def test_a_pause_of_half_a_minute_ends_when_its_cause_is_seen_to_be_gone(tmp_path):

@@ -302,7 +302,7 @@ def test_a_warning_must_come_before_the_new_limit(desk):
     assert spec.time_limit_s == 3600
     with pytest.raises(UserError, match="--signal comes 1m00s before the time limit, which is 30s"):
         edit(desk, "1", time_limit_s=30)
-    with pytest.raises(UserError, match="--signal warns before the time limit or an eviction, and there is none"):
+    with pytest.raises(UserError, match="--signal needs a time limit or --evictable: it warns before one of them"):
         edit(desk, "1", time_limit_s=None)
 
 

@@ -210,7 +210,7 @@ def test_a_job_at_the_end_of_a_dependency_chain_starts_after_the_others(store):
 def test_a_job_that_waits_for_a_held_one_has_no_forecast(store):
     one, two = submit(store, {}, {"after": after(1)})
     record(store, one, lifecycle.HoldAsked(NOW))
-    assert expected(store, store.job(two)) == "job 1, for which it waits, cannot be predicted"
+    assert expected(store, store.job(two)) == "the end of job 1, which it waits for, cannot be predicted"
 
 
 def test_a_batch_limit_is_respected(store):

@@ -69,7 +69,7 @@ def tidied(desk, job_id):
         ({"key": 7}, "key expected"),
         ({"key": "a" * 65}, "key expected"),
         ({"batch": 0}, "batch expected a whole number from 1 up"),
-        ({"batch": 1, "at_once": 2}, "without rules of its own"),
+        ({"batch": 1, "at_once": 2}, "cannot be combined with"),
     ],
 )
 def test_an_invalid_key_or_batch_is_refused(body, says):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import socket
 import time
 
 import pytest
@@ -11,7 +12,7 @@ import build
 import lease_lab
 from dibs.jobqueue import machine_line
 from dibs.jobqueue.machine_line import MachineLine
-from dibs.leases import device_lease, evictable_marks, holders, own_ticket, tickets
+from dibs.leases import blockers, device_lease, evictable_marks, holders, own_ticket, tickets
 from dibs.model.jobs import Request
 from dibs.scheduling.views import Active
 from dibs.system import locks
@@ -33,6 +34,12 @@ def watched():
 @pytest.fixture
 def line(place, watched):
     return MachineLine(place, "ann", 3600.0, watched.__setitem__)
+
+
+def _bound(name):
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(name)
+    return made
 
 
 def share(place, device, mib):
@@ -58,13 +65,43 @@ def test_a_share_released_before_it_was_watched_causes_another_look(place, line,
     assert not watched
 
 
-def test_a_device_refused_to_a_runner_counts_as_held_for_a_while(line):
+def test_a_device_refused_to_a_runner_in_a_row_counts_as_held_for_a_while(line):
+    line.shun(THEIRS)
+
     def is_held():
         # Repeat it for each look: on a slow machine the time may be over before it.
         line.shun(THEIRS)
         return list(line.look(build.inventory(4), []).held) == [THEIRS]
 
     lease_lab.wait_for("held", is_held)
+
+
+def test_a_device_whose_holder_left_before_we_looked_is_free_at_once(place, line):
+    """It was refused to our runner because of a short job of another user, which is over."""
+    with contextlib.closing(device_lease.take(place, [THEIRS], device_lease.Note("1"))[0]):
+        pass
+    assert line.shun(THEIRS) == 0.0
+    assert not line.look(build.inventory(4), []).held
+
+
+def test_a_holder_seen_before_it_listened_is_watched_as_soon_as_it_listens(place, line, watched):
+    """A process binds its socket just before it listens. Its hang-up wakes us, and the device is free at once."""
+    fd = _bound(holders.socket_name(place, THEIRS))
+    outlook = line.look(build.inventory(2), [])
+    assert list(outlook.held) == [THEIRS]
+    assert line.watch(outlook, list) is False
+    assert line.look_again_s(now=0.0) <= blockers.SHORTEST_PAUSE_S
+    fd.listen()
+
+    def is_watched():
+        seen = line.look(build.inventory(2), [])
+        line.watch(seen, list)
+        return watched
+
+    lease_lab.wait_for("watched", is_watched)
+    fd.close()
+    lease_lab.wait_for("hung up", lambda: all(lease_lab.hangs_up(each, 0) for each in watched))
+    lease_lab.wait_for("free", lambda: not line.look(build.inventory(2), []).held)
 
 
 def test_a_foreign_share_as_large_as_ours_is_still_counted(place, line):
@@ -107,7 +144,7 @@ def test_a_device_stays_shunned_while_its_gate_is_locked(place, line, puppet):
         pass
     puppet.ask(f"lock {holders.gate_file(place, THEIRS)}")
     line.shun(THEIRS)
-    until = time.monotonic() + 2 * machine_line.SHUN_FOR_S
+    until = time.monotonic() + 2 * blockers.LONGEST_PAUSE_S
     while time.monotonic() < until:
         assert THEIRS in line.look(build.inventory(2), []).held
     puppet.ask("unlock")

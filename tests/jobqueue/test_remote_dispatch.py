@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import build
+from dibs.engines.exchange.node_watch import foreign_gpus
 from dibs.engines.protocol import Caps, Node
-from dibs.engines.remote import foreign_gpus
 from dibs.jobqueue.remote import dispatch
 from dibs.model.jobs import JobId
 

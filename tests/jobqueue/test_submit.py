@@ -170,7 +170,7 @@ def test_the_grace_can_be_given(desk):
 def test_a_second_cancel_changes_nothing_but_may_shorten_the_grace(desk):
     desk.job(*RUNNING, lifecycle.CancelAsked(3))
     acted = desk.do(control.cancel, "1", grace_s=0.0)
-    assert [left.why for left in acted.unchanged] == ["it is being stopped already"]
+    assert [left.why for left in acted.unchanged] == ["it is already being stopped"]
     assert [effect.line for effect in desk.turn.effects] == ["stop 0.0"]
 
 
@@ -198,7 +198,7 @@ def test_a_finished_job_is_unchanged(desk, events, word):
     desk.job(*events)
     before, rows = desk.store.job(1), desk.rows()
     acted = desk.do(control.cancel, "1")
-    assert [(left.id, left.why) for left in acted.unchanged] == [(1, f"it is {word} already")]
+    assert [(left.id, left.why) for left in acted.unchanged] == [(1, f"it is already {word}")]
     assert (desk.store.job(1), desk.rows(), acted.changed) == (before, rows, [])
 
 

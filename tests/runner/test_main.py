@@ -114,7 +114,7 @@ def test_a_fifo_as_output_fails_the_job_at_once(bench: Bench, more: dict[str, in
     os.mkfifo(bench.tmp / "log")
     final = bench.run("true", **more)
     assert (final.kind, final.code) == ("failed", 126)
-    assert final.why.endswith("log: expected a regular file or a terminal, it is a FIFO")
+    assert final.why.endswith("log: expected a regular file or a terminal, but it is a FIFO")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving a link to another user needs root")

@@ -15,6 +15,7 @@ from dibs.runner import attempts, records, spares
 from dibs.runner import main as runner
 
 SHIM = "shim 1 2 boot"
+OWNER = "1.2"
 
 
 @pytest.fixture
@@ -39,10 +40,10 @@ def spec_of(home: Path, job: int, attempt: int = 1, start: int = 1, **more: obje
     return records.Spec(job, attempt, start, str(folder / str(attempt)), **values)  # type: ignore[arg-type]
 
 
-def warm(home: Path) -> spares.Spares:
+def warm(home: Path, shim: str = SHIM) -> spares.Spares:
     """Return the spares of a runner that has one: it had two starts."""
     (home / "jobs").mkdir(exist_ok=True)
-    mine = spares.Spares(SHIM)
+    mine = spares.Spares(shim)
     mine.make(spec_of(home, 1))
     mine.make(spec_of(home, 2))
     return mine
@@ -129,6 +130,47 @@ def test_a_claim_from_a_spare_is_locked_from_the_beginning(tmp_path: Path) -> No
     assert not attempts.has_runner(spec.folder, 1)
 
 
+def test_a_start_uses_the_folder_that_the_daemon_prepared(bench: Bench) -> None:
+    (bench.tmp / "jobs").mkdir()
+    path = spares.create(str(bench.tmp / "spares"), OWNER)
+    inode = os.stat(path).st_ino
+    with bench.runner() as (_, ours):
+        give(ours, records.pack(spec_of(bench.tmp, 1, argv=(b"echo", b"hello"), spare=path)))
+        assert ours.recv(4096).startswith(runner.OVER)
+    home = bench.tmp / "jobs/1"
+    assert home.stat().st_ino == inode
+    assert sorted(os.listdir(home / "1")) == ["log", "started.1"]
+    assert (home / "log").read_text() == "hello\n"
+    assert isinstance(attempts.examine(str(home / "1"), 1), attempts.Ended)
+
+
+@pytest.mark.parametrize("gone", ["", "1", "1/.blank", "1/log", "checkpoint", "log"])
+def test_a_prepared_folder_that_is_removed_meanwhile_fails_no_start(bench: Bench, gone: str) -> None:
+    """Another daemon takes the one that prepared it for dead, and removes it piece by piece."""
+    (bench.tmp / "jobs").mkdir()
+    path = spares.create(str(bench.tmp / "spares"), OWNER)
+    if gone in ("", "1"):
+        spares.remove(path)
+        if gone:
+            os.mkdir(path)
+    elif gone == "checkpoint":
+        os.rmdir(f"{path}/{gone}")
+    else:
+        os.unlink(f"{path}/{gone}")
+    with bench.runner() as (_, ours):
+        give(ours, records.pack(spec_of(bench.tmp, 1, argv=(b"echo", b"hello"), spare=path)))
+        assert ours.recv(4096).startswith(runner.OVER)
+    assert (bench.tmp / "jobs/1/1/log").read_text() == "hello\n"
+
+
+def test_a_prepared_folder_that_the_job_does_not_need_is_removed(tmp_path: Path) -> None:
+    path = spares.create(str(tmp_path / "spares"), OWNER)
+    spec = spec_of(tmp_path, 3, spare=path)
+    assert attempts.give_up(spec.folder, 1)
+    assert warm(tmp_path).take(spec) is None
+    assert not os.path.exists(path)
+
+
 def test_an_existing_job_folder_is_kept(tmp_path: Path) -> None:
     """The start was given up, or its script is there; the spare is for another job."""
     mine = warm(tmp_path)
@@ -168,18 +210,26 @@ def test_a_start_with_its_files_elsewhere_uses_no_spare(tmp_path: Path, other: d
     assert len(names(tmp_path)) == 1
 
 
+def test_a_deleted_state_folder_is_not_created_again(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        spares.create(str(tmp_path / "deleted" / "spares"), OWNER)
+    assert not (tmp_path / "deleted").exists()
+
+
 def test_where_no_spare_can_be_made_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "spares").write_text("")
     assert warm(tmp_path).take(spec_of(tmp_path, 3)) is None
 
 
 def test_spares_of_dead_runners_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
-    living = warm(tmp_path)
+    living = warm(tmp_path, runner.own_shim())
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    path = tmp_path / "spares" / f"{int(dead.stdout)}.cafe"
-    (path / "1").mkdir(parents=True)
-    (path / "1" / ".started.x").write_text("")
+    # Our pid, before it was ours; and the name that release 0.1 gave.
+    others = [f"{int(dead.stdout)}.77.cafe", f"{os.getpid()}.1.cafe", f"{int(dead.stdout)}.cafe"]
+    for name in others:
+        (tmp_path / "spares" / name / "1").mkdir(parents=True)
+        (tmp_path / "spares" / name / "1" / ".started.x").write_text("")
     spares.remove_dead(str(tmp_path))
-    assert not path.exists()
+    assert not {*others} & {*names(tmp_path)}
     assert living.take(spec_of(tmp_path, 3)) is not None
     spares.remove_dead(str(tmp_path / "nowhere"))

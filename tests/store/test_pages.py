@@ -82,6 +82,7 @@ filters = some.lists(
             selectors.Is("tag", "x"),
             selectors.Is("gpu", "GPU-0"),
             selectors.Like("name", "n[1-4]"),
+            selectors.Like("name", "n5"),
             selectors.Text("N3"),
             selectors.Between(build.NOW + 10, build.NOW + 40),
         ]
@@ -117,6 +118,8 @@ def fits(job: Job, atom: selectors.Atom) -> bool:
             return tag in job.spec.tags
         case selectors.Is("gpu", device):
             return device in job.allocation
+        case selectors.Like("name", "n5"):
+            return job.spec.name == "n5"
         case selectors.Like("name", _):
             return job.spec.name in ("n1", "n2", "n3", "n4")
         case selectors.Text(part):
@@ -193,6 +196,31 @@ def test_pages_by_id_and_state_read_no_other_job(reader: Reader, word: str | Non
 def test_a_project_is_found_by_its_index(reader: Reader) -> None:
     (step,) = plan(reader, None, "-id", selectors.Is("project", "p1"))
     assert "INDEX jobs_of_project (project=? AND id<?)" in step
+
+
+@pytest.mark.parametrize("sort", ["name", "-name"])
+def test_pages_by_name_read_no_other_job(reader: Reader, sort: str) -> None:
+    assert plan(reader, None, sort) == ["SCAN jobs USING COVERING INDEX jobs_of_name"]
+
+
+@pytest.mark.parametrize("sort", ["finished", "-finished"])
+def test_pages_by_end_sort_only_the_ids_of_unfinished_jobs(reader: Reader, sort: str) -> None:
+    steps = plan(reader, None, sort)
+    assert [step for step in steps if "jobs" in step or "TEMP" in step] == [
+        "SCAN jobs USING INDEX jobs_finished",
+        "SCAN jobs USING INDEX jobs_unfinished",
+        "USE TEMP B-TREE FOR ORDER BY",
+    ]
+
+
+def test_jobs_of_one_name_are_found_by_an_index(reader: Reader) -> None:
+    (step,) = plan(reader, None, "-id", selectors.Like("name", "n1"))
+    assert "INDEX jobs_of_name (name=? AND id<?)" in step
+
+
+def test_a_pattern_for_names_keeps_the_order_of_the_page(reader: Reader) -> None:
+    steps = plan(reader, None, "-id", selectors.Like("name", "n*"))
+    assert [step for step in steps if "TEMP B-TREE" in step] == []
 
 
 def test_paging_continues_correctly_while_jobs_come_and_go(tmp_path: Path) -> None:

@@ -455,8 +455,8 @@ def test_an_event_is_stored_with_its_detail(store):
     submit(store)
     with store.batch():
         store.record(store.job(1), lifecycle.Placed(8, build.ids(0)), "FAKE-0")
-        store.note(1, 9, "Stuck", "would not die: 77")
-    assert store.events(1)[1:] == [EventRow(8, "Placed", "FAKE-0"), EventRow(9, "Stuck", "would not die: 77")]
+        store.note(1, 9, "Stuck", "could not be killed: 77")
+    assert store.events(1)[1:] == [EventRow(8, "Placed", "FAKE-0"), EventRow(9, "Stuck", "could not be killed: 77")]
 
 
 def test_each_attempt_of_a_retried_job_keeps_its_result(store):

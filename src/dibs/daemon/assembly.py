@@ -18,9 +18,9 @@ from dibs.daemon.service import Daemon, Events, Identity, policy_of
 from dibs.devices import last_seen, probe
 from dibs.devices.assessment import Assessment
 from dibs.devices.view import DeviceView
-from dibs.engines import registry
+from dibs.engines import local, registry
 from dibs.engines.job_files import JobFiles
-from dibs.engines.local import Local
+from dibs.engines.prepared_folders import PreparedFolders
 from dibs.engines.remote import Remote
 from dibs.engines.remote_starts import News, Packer
 from dibs.engines.runner_pool import Runners
@@ -51,6 +51,7 @@ class Parts:
     numbers: NumberCollector
     searches: SearchDriver
     runners: Runners
+    prepared: PreparedFolders
     remotes: Mapping[str, Remote]
 
 
@@ -67,7 +68,9 @@ def assemble(home: Path, values: settings.Settings, visible: str | None, writer:
     waits: Reactor[Work] = Reactor()
     runners = Runners(str(home / "runners.log"), waits.watch, waits.later)
     files = job_files(home, values)
-    engine = Local(files, values, place.path, paths.notify_path(home), runners)
+    own = local.own_names(files, place.path, os.environ)
+    prepared = PreparedFolders(str(home), values.prepared_folders, waits.way.give)
+    engine = local.Local(files, values, place.path, paths.notify_path(home), runners, own, prepared)
     eyes = probe.Probe(values, visible, before=last_seen.read(writer.fact(last_seen.FACT), paths.machine_id()))
     line = MachineLine(place, user, values.collect_for, waits.watch)
     requests = ReadingRequest()
@@ -90,7 +93,7 @@ def assemble(home: Path, values: settings.Settings, visible: str | None, writer:
     listen = probe.child_command(values, "listen")
     watcher = DeviceWatcher(eyes, view, listen, requests, place, user, readers, queue)
     daemon = Daemon(identity, values, files, queue, events, readers, watcher, searches)
-    return Parts(daemon, queue, numbers, searches, runners, remotes)
+    return Parts(daemon, queue, numbers, searches, runners, prepared, remotes)
 
 
 def job_files(home: Path, values: settings.Settings) -> JobFiles:
@@ -109,7 +112,7 @@ def _owner(home: Path) -> str:
 def _remotes(
     values: settings.Settings, files: JobFiles, home: Path, view: DeviceView, waits: Reactor[Work]
 ) -> dict[str, Remote]:
-    """Return the engines of the settings; one that cannot be used is left out, and said when a job names it."""
+    """Return the engines of the settings; one that cannot be used is left out, and reported when a job names it."""
     found: dict[str, Remote] = {}
     for name, engine in values.engines.items():
         if engine.problem is not None:

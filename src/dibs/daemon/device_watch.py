@@ -207,7 +207,7 @@ class DeviceWatcher:
     # -- called by other parts
 
     def note_viewer(self) -> None:
-        """Note that a user is looking at the devices."""
+        """Note that a user reads the devices."""
         self._watched_until = time.monotonic() + WATCHES_FOR_S
         self._requests.make()
 

@@ -2,6 +2,8 @@
 
 One `stat` for each running job with every safety tick, and 16 bytes for each log that has grown. A job that ends before
 the first tick costs nothing: its start and its end say enough.
+
+Apart: It is a task of its own in `daemon.main`.
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         recovered = asyncio.create_task(state_folder.begin(queue, processes.boot_id()))
         await daemon.probe_now()
         await recovered
+        parts.prepared.start()
         numbers.start(queue)
         parts.searches.start(queue)
         tasks = [asyncio.create_task(watcher.run()), asyncio.create_task(overflow_watch.run(daemon))]
@@ -134,6 +135,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         for remote in parts.remotes.values():
             remote.close()
         parts.runners.close()
+        await loop.run_in_executor(None, parts.prepared.close)
         await state_folder.copy_last(daemon, writer)
         daemon.close()
         state_folder.close(writer)

@@ -1,4 +1,7 @@
-"""Watch the jobs that may go to another engine if they wait too long here. `overflow` decides."""
+"""Watch the jobs that may go to another engine if they wait too long here. `overflow` decides.
+
+Apart: It is a task of its own in `daemon.main`: forecasts take long, and a turn must not wait for them.
+"""
 
 from __future__ import annotations
 

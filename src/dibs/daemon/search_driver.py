@@ -135,7 +135,7 @@ class SearchDriver(StoreThread):
         return True
 
     def _advance(self, sweep: Sweep, submission: Submission | None = None) -> int:
-        """Tell the study of a search what came out, and queue the trials that are needed; return their number."""
+        """Tell the study of a search the new results, and queue the trials that are needed; return their number."""
         search, metric = sweep.search, sweep.metric
         if search is None or metric is None:
             return 0
@@ -183,7 +183,7 @@ class SearchDriver(StoreThread):
     # -- early stopping
 
     def _judge(self, sweep: Sweep) -> bool:
-        """Stop the runs of a sweep that its rule gives up; tell whether any runs that it may give up later."""
+        """Stop the runs of a sweep that its rule rejects; return whether runs are left that it may reject later."""
         if sweep.early_stop is None or sweep.metric is None:
             return False
         curves = self._curves.read(sweep.id, self._reader.runs_to_compare(sweep.id), sweep.metric)

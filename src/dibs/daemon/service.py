@@ -139,7 +139,7 @@ class Daemon:
         return self._queue.remotes
 
     async def know_engines(self, submissions: Sequence[Submission]) -> None:
-        """Wait until the engines of jobs have said for the first time what they have; for each engine only once."""
+        """Wait until the engines of jobs have first reported their resources; only once for each engine."""
         unknown = {name for name, one in self.remotes.items() if not one.is_known} - self.awaited_engines
         if not unknown:
             return

@@ -1,4 +1,4 @@
-"""Care for the state folder: open the database as one that is ours, copy it in time, keep the ballast, close it.
+"""The state folder: open and verify the database, copy it in time, keep the ballast, close it.
 
 `custody` and `copies` decide; this module says when.
 """

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dibs.engines import start_specs
 from dibs.engines.job_files import JobFiles
+from dibs.engines.prepared_folders import PreparedFolders
 from dibs.engines.runner_pool import Runners, Then, Undelivered, boot, spawn
 from dibs.leases import evictable_marks
 from dibs.model.devices import Inventory
@@ -33,6 +35,9 @@ class Local:
     lease_dir: str
     notify: Path
     runners: Runners
+    #: The variables by which `dibs` inside a job finds this queue, lease folder and devices.
+    own: Sequence[tuple[str, str]] = ()
+    prepared: PreparedFolders | None = None
 
     def folder(self, job: Job) -> str:
         """Return the local folder of a job's current attempt."""
@@ -47,7 +52,6 @@ class Local:
                 # A full disk, for example: then the first start reports that.
                 continue
             disk.spread(folder)
-        spares.remove_dead(str(self.files.home))
 
     def start(
         self,
@@ -64,10 +68,17 @@ class Local:
         `is_loan`: its devices are leased by others, and lent to it. Raise `Undelivered` if no runner has it.
         """
         try:
-            packed = records.pack(self._spec(job, captured, inventory, script, is_loan))
+            spec = self._spec(job, captured, inventory, script, is_loan)
         except OSError as error:
             raise Undelivered(refusals.of_own(error)) from error
-        self.runners.start(packed, then)
+        if self.prepared is not None and job.start == 1 and script is None and spares.fits(spec):
+            spec.spare = self.prepared.take()
+        try:
+            self.runners.start(records.pack(spec), then)
+        except Undelivered:
+            if self.prepared is not None:
+                self.prepared.put_back(spec.spare)
+            raise
 
     def _spec(
         self, job: Job, captured: bytes, inventory: Inventory, script: bytes | None, is_loan: bool
@@ -81,7 +92,7 @@ class Local:
             inventory,
             self.folder(job),
             port=ports.free(str(self.files.home), job.id, job.attempt),
-            own=self._own_names(),
+            own=self.own,
         )
         spec.devices = () if job.spec.request.vram else tuple(job.allocation)
         if is_loan:
@@ -96,15 +107,6 @@ class Local:
         """Return the share that the runner leases of each device, and the limits it must respect."""
         room, most = capacity.capacities(inventory), self.settings.max_jobs_per_gpu
         return tuple(f"{device} {job.spec.request.mib} {room.get(device, 0)} {most}" for device in job.allocation)
-
-    def _own_names(self) -> list[tuple[str, str]]:
-        """Return the variables by which `dibs` inside a job finds this queue, lease folder and devices."""
-        own = start_specs.own_names(self.files)
-        if "DIBS_LEASE_DIR" in os.environ:
-            own.append(("DIBS_LEASE_DIR", self.lease_dir))
-        if "DIBS_DEVICES" in os.environ:
-            own.append(("DIBS_DEVICES", os.environ["DIBS_DEVICES"]))
-        return own
 
     def end_leftovers(self, job: Job, grace_s: float) -> int:
         """Start a process that ends the leftover processes of an attempt whose runner is gone; return its pidfd."""
@@ -173,3 +175,9 @@ class Local:
             found = processes.look(started.pid)
             is_stopped = found is not None and found.is_stopped and attempts.has_runner(self.folder(job), job.start)
             return is_stopped and processes.send(pidfd, signal.SIGKILL)
+
+
+def own_names(files: JobFiles, lease_dir: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables of jobs that name their queue; where the daemon was given a folder or devices, these too."""
+    given = {"DIBS_LEASE_DIR": lease_dir, "DIBS_DEVICES": environ.get("DIBS_DEVICES", "")}
+    return [*start_specs.own_names(files), *(pair for pair in given.items() if pair[0] in environ)]

@@ -20,8 +20,8 @@ class Caps(NamedTuple):
     look_ahead: int
     #: Seconds for which a job must be gone before it counts as lost; longer than files take to appear on all nodes.
     grace_s: float
-    #: Seconds between two polls while there is news.
-    poll_s: float = 0.2
+    #: Seconds between two polls while there is news. The files of the starts are read sooner.
+    poll_s: float = 1.0
 
 
 class Node(NamedTuple):

@@ -19,7 +19,7 @@ from dibs.engines.ray_brokers import Brokers
 from dibs.system import paths
 from dibs.system.configuration.engines import EngineSettings
 
-#: Jobs that wait in Ray beyond the free GPUs, so that none idles until our next look.
+#: Jobs that wait in Ray beyond the free GPUs, so that no GPU idles until our next look.
 LOOK_AHEAD = 2
 #: Seconds: longer than a guardian needs to end a command and record it after its supervisor died; in a network folder
 #: until that is seen everywhere.
@@ -199,9 +199,13 @@ class Ray:
 
     def forget(self, refs: Sequence[str]) -> None:
         """Have ended jobs deleted, which Ray would keep in memory; one that waits ends only when its turn comes."""
+        now = time.monotonic()
         for ref in refs:
-            if not ray_brokers.split(ref)[0]:
-                self._unwanted.setdefault(ref, time.monotonic() + SETTLE_S)
+            broker, key = ray_brokers.split(ref)
+            # Their files may have told that before Ray did.
+            self._brokers.pace.note_seen(key, Seen("ended"), now)
+            if not broker:
+                self._unwanted.setdefault(ref, now + SETTLE_S)
 
     def _remove_unwanted(self, rows: Mapping[str, object], keep: set[str]) -> None:
         """Delete what has ended meanwhile, and what an earlier daemon of ours left; `rows` has nothing of others."""

@@ -3,6 +3,8 @@
 To add an engine: a module here with `make(settings, environ)`, which returns a `protocol.Engine`, and a row in
 `MODULES`. A module is loaded only if the settings name an engine of its kind. One thread makes all calls of one engine;
 `runner.guardian` is the process that it must start on a node (`protocol.Start.argv`).
+
+Apart: It is where an engine is added.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The thread of one engine that others operate: it makes all calls, so that nothing else ever waits for a cluster.
 
 It gets work by a queue and returns news to a listener. Calls are few: all starts that came together are one submission,
-all that are under way one poll. An engine that cannot be reached is asked again at growing intervals; meanwhile nothing
-is said about any start. While nothing is under way, nothing is asked.
+all that are under way one poll. The files of the starts are read more often and tell most news
+(`exchange.record_watch`). An engine that cannot be reached is asked again at growing intervals; meanwhile nothing is
+said about any start. While nothing is under way, nothing is asked.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from dibs.engines.protocol import Engine, Needs, Node, Refused, Seen, Unavailable
+from dibs.engines.exchange.node_watch import Condition, NodeWatch
+from dibs.engines.exchange.outbox import Outbox
+from dibs.engines.exchange.record_watch import RecordWatch
+from dibs.engines.protocol import Engine, Needs, Seen, Unavailable
 from dibs.engines.remote_starts import (
-    Accepted,
-    Declined,
     Judged,
     News,
     OutgoingJob,
@@ -30,15 +32,11 @@ from dibs.engines.remote_starts import (
 )
 from dibs.model.jobs import Job
 from dibs.runner import attempts
-from dibs.system.crash_points import crash_point
 
 log = logging.getLogger("dibs.engines.remote")
 
 #: Seconds for which work is collected before a submission.
 COLLECT_S = 0.02
-#: Starts that are written and submitted in one go: at first few, so that the nodes have work soon, then more each time.
-FIRST_AT_ONCE, MOST_AT_ONCE = 32, 1000
-MORE_AT_ONCE = 8
 #: Seconds between two polls after many without news; the engine itself says how soon the first ones are.
 LATEST_POLL_S = 5.0
 SLOWER = 1.3
@@ -46,28 +44,10 @@ SLOWER = 1.3
 PAUSE_SHARE = 8
 #: Seconds until an engine that could not be reached is asked again; the last one repeats.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-#: Seconds until a start that the engine did not accept for now is offered again.
-OFFER_AGAIN_S = 15.0
 #: Seconds after the grace of a stop until the engine itself is asked to end it.
 KILL_AFTER_S = 10.0
-#: Seconds between looks at the nodes of an engine without a queue, to see what others use.
-NODES_FRESH_S = 5.0
 #: Seconds to wait for a file operation that usually takes a millisecond.
 FILES_WITHIN_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """How an engine was last seen; replaced as a whole, read from any thread."""
-
-    nodes: tuple[Node, ...] = ()
-    #: Wall-clock seconds; None: never.
-    nodes_at: float | None = None
-    #: In use by others, as far as the engine says.
-    foreign_gpus: int = 0
-    #: Why it cannot be reached, and since when; empty: it can, or nobody has asked.
-    trouble: str = ""
-    trouble_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +88,18 @@ class Remote:
     packer: Packer
     max_sent: int
     listen: Callable[[Sequence[News]], None]
-    condition: Condition = Condition()
     _inbox: queue.SimpleQueue[_Work] = field(default_factory=queue.SimpleQueue)
     _tracked: dict[StartId, Tracked] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._nodes = NodeWatch()
+        self._records = RecordWatch()
         self._poll_s = self.engine.caps.poll_s
         self._failures = 0
-        #: The GPUs of our starts that ran since the last look at the nodes, and between the two looks before.
-        self._ran: list[dict[StartId, int]] = [{}, {}]
-        #: The GPUs of others at the last look: engines also learn late that a job of ours runs.
-        self._foreign_before = 0
-        #: By the monotonic clock.
-        self._next_at = 0.0
+        self._outbox = Outbox(self.engine, self.packer, self._tracked, lambda news: self.listen(news))
+        #: When to ask the engine, or whether it is back; and when the last answer has cost it enough: by the monotonic
+        #: clock.
+        self._ask_at = self._rest_until = 0.0
         self._is_over = False
         self._files = _FileThread(f"{self.engine.name} files")
         self._thread = threading.Thread(target=self._run, name=f"engine {self.engine.name}", daemon=True)
@@ -131,6 +110,11 @@ class Remote:
     def name(self) -> str:
         """Return its name in the settings."""
         return self.engine.name
+
+    @property
+    def condition(self) -> Condition:
+        """Return how the engine was last seen."""
+        return self._nodes.condition
 
     @property
     def is_known(self) -> bool:
@@ -192,19 +176,25 @@ class Remote:
             try:
                 for one in work:
                     self._take(one)
-                if time.monotonic() >= self._next_at:
+                if time.monotonic() >= self._due_at():
                     self._round()
             except Exception:
                 # An error in one round must not end the engine; nothing was said about any start.
                 log.exception("engine %s", self.name)
-                self._next_at = time.monotonic() + PAUSES_S[-1]
+                self._nodes.miss("an error of dibs; see daemon.log", is_first=not self._failures)
+                self._failures = max(1, self._failures)
+                self._ask_at = time.monotonic() + PAUSES_S[-1]
+
+    def _due_at(self) -> float:
+        """Return when there is something to do; an engine that cannot be reached is only asked whether it is back."""
+        return self._ask_at if self._failures else min(self._ask_at, self._outbox.due_at, self._records.due_at)
 
     def _collect(self) -> list[_Work]:
         """Wait until there is something to do; return what has come."""
         work: list[_Work] = []
         # Without anything under way there is nothing to ask, except whether an engine is back.
         is_idle = not self._tracked and not self._failures and not self.engine.has_chores
-        left_s = None if is_idle else max(0.0, self._next_at - time.monotonic())
+        left_s = None if is_idle else max(0.0, self._due_at() - time.monotonic())
         with contextlib.suppress(queue.Empty):
             work.append(self._inbox.get(timeout=left_s))
             if isinstance(work[0], Tracked):
@@ -215,7 +205,12 @@ class Remote:
 
     def _take(self, one: _Work) -> None:
         if isinstance(one, Tracked):
+            if not self._tracked and not self._failures:
+                # Nothing was under way, so the last answer is old: not a reason to ask at once.
+                self._ask_at = max(self._ask_at, time.monotonic() + self.engine.caps.poll_s)
             self._tracked[one.start_id] = one
+            if one.ref is None:
+                self._outbox.due_at = time.monotonic()
             self._hurry()
         elif isinstance(one, _Order):
             self._obey(one)
@@ -227,31 +222,26 @@ class Remote:
             self._is_over = True
 
     def _hurry(self) -> None:
-        """Poll soon, unless the engine could not be reached just before."""
+        """Expect news soon."""
+        self._records.hurry()
         self._poll_s = self.engine.caps.poll_s
         if not self._failures:
-            self._next_at = min(self._next_at, time.monotonic())
+            self._ask_at = min(self._ask_at, time.monotonic() + self._poll_s)
 
     def _look(self, asked: _Look) -> None:
-        is_fresh = self.condition.nodes_at is not None and time.time() - self.condition.nodes_at < 1.0
-        if not is_fresh and not (self._failures and time.monotonic() < self._next_at):
+        age_s = self._nodes.age_s
+        if (age_s is None or age_s >= 1.0) and not (self._failures and time.monotonic() < self._ask_at):
             with self._trouble_told():
                 self._read_nodes()
         asked.done.set_result(None)
 
     def _read_nodes(self) -> None:
         self.packer.prepare()
-        nodes = self.engine.nodes()
-        own = sum((self._ran[0] | self._ran[1]).values())
-        foreign = foreign_gpus(nodes, own)
-        self.condition = Condition(tuple(nodes), time.time(), max(foreign, self._foreign_before))
-        self._foreign_before = foreign
-        self._ran = [{}, self._ran[0]]
+        self._nodes.see(self.engine.nodes())
 
     def _watch_others(self) -> None:
         """Look at the nodes again if others may take their GPUs while our jobs wait in front of the engine."""
-        seen_at = self.condition.nodes_at
-        if self.engine.caps.holds_queue or (seen_at is not None and time.time() - seen_at < NODES_FRESH_S):
+        if not self._nodes.is_old(self.engine.caps):
             return
         before = self.condition.foreign_gpus
         self._read_nodes()
@@ -265,97 +255,63 @@ class Remote:
         try:
             yield
         except Unavailable as error:
-            now = self.condition
             if not self._failures:
                 log.error("engine %s cannot be reached: %s", self.name, error)
-            since = now.trouble_since if self._failures else time.time()
-            self.condition = replace(now, trouble=str(error) or "no answer", trouble_since=since)
-            self._next_at = time.monotonic() + PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
+            self._nodes.miss(str(error), is_first=not self._failures)
+            self._ask_at = time.monotonic() + PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
             self._failures += 1
             return
         if self._failures:
             self._failures = 0
             log.warning("engine %s can be reached again", self.name)
-            self.condition = replace(self.condition, trouble="", trouble_since=None)
+            self._nodes.find_again()
             # Jobs that waited for the engine can be placed now.
             self.listen([])
 
     def _round(self) -> None:
-        """Submit what is to be sent, and poll the rest."""
+        """Submit the starts that are due; read the files of the rest, or ask the engine about it."""
         news: list[News] = []
-        poll_took_s = 0.0
         try:
             with self._trouble_told():
                 if self._failures:
                     self._read_nodes()
-                self._watch_others()
-                self._find_doubtful()
-                self._submit()
-                began_at = time.monotonic()
-                self._poll(news)
-                poll_took_s = time.monotonic() - began_at
-                self._end_disobedient()
+                if self._failures or time.monotonic() >= self._outbox.due_at:
+                    self._outbox.empty()
+                if self._failures or time.monotonic() >= self._ask_at:
+                    self._ask(news)
+                elif time.monotonic() >= self._records.due_at:
+                    self._read_records(news)
         finally:
             # Also what came before the engine stopped to answer.
             if news:
                 self.listen(news)
-        if not self._failures:
-            self._poll_s = self.engine.caps.poll_s if news else min(LATEST_POLL_S, self._poll_s * SLOWER)
-            rest_s = PAUSE_SHARE * poll_took_s if self.engine.caps.holds_queue else 0.0
-            self._next_at = time.monotonic() + max(self._poll_s, min(LATEST_POLL_S, rest_s))
 
-    def _find_doubtful(self) -> None:
-        """Find starts that an earlier daemon may have submitted before it could record that."""
-        doubtful = {own.key: own for own in self._tracked.values() if own.is_doubtful}
-        if not doubtful:
-            return
-        for key, refs in self.engine.find(doubtful).items():
-            seen = self.engine.poll(refs)
-            order = {"running": 0, "ended": 1, "waiting": 2, "gone": 3}
-            best, *others = sorted(refs, key=lambda ref: order[seen[ref].phase if ref in seen else "gone"])
-            if others:
-                # The claim lets only one of them run.
-                self.engine.stop(others, now=True)
-            doubtful[key].ref = best
-            self.listen([Accepted(doubtful[key].start_id, best)])
-        for own in doubtful.values():
-            own.is_doubtful = False
+    def _ask(self, news: list[News]) -> None:
+        """Ask the engine about everything."""
+        self._watch_others()
+        began_at = time.monotonic()
+        self._poll(news)
+        now = time.monotonic()
+        self._end_disobedient()
+        self._poll_s = self.engine.caps.poll_s if news else min(LATEST_POLL_S, self._poll_s * SLOWER)
+        rest_s = PAUSE_SHARE * (now - began_at) if self.engine.caps.holds_queue else 0.0
+        self._rest_until = now + min(LATEST_POLL_S, rest_s)
+        self._ask_at = max(now + self._poll_s, self._rest_until)
 
-    def _submit(self) -> None:
-        waiting = [own for own in self._tracked.values() if own.ref is None and own.outgoing is not None]
-        count = FIRST_AT_ONCE
-        while waiting:
-            # Recorded at once: the first ones may be over before the last ones are written.
-            self.listen(self._submit_some(waiting[:count]))
-            waiting, count = waiting[count:], min(MOST_AT_ONCE, count * MORE_AT_ONCE)
-
-    def _submit_some(self, some: Sequence[Tracked]) -> list[News]:
-        crash_point("remote:placed")
-        starts = []
-        for own in some:
-            assert own.outgoing is not None
-            try:
-                starts.append(self.packer.write(own.outgoing))
-            except OSError as error:
-                # The shared folder: nothing about the job, and nothing about the engine.
-                raise Unavailable(f"{own.folder} cannot be written: {error.strerror or error}") from error
-        crash_point("remote:written")
-        answers = self.engine.submit(starts)
-        crash_point("remote:submitted")
-        news: list[News] = []
-        for own in some:
-            answer = answers.get(own.key)
-            if isinstance(answer, str):
-                own.ref, own.outgoing = answer, None
-                news.append(Accepted(own.start_id, answer))
-            elif isinstance(answer, Refused) and answer.is_final:
-                self._tracked.pop(own.start_id, None)
-                own.remove_spec()
-                news.append(Declined(own.start_id, answer.why))
-            elif answer is not None:
-                own.seen = Seen("waiting", f"not accepted yet: {answer.why}")
-                self._poll_s = max(self._poll_s, OFFER_AGAIN_S)
-        return news
+    def _read_records(self, news: list[News]) -> None:
+        """Look at the files alone; have the engine asked if only it can say the rest."""
+        began_at = time.monotonic()
+        chosen = self._records.choose(self._tracked.values())
+        known = [own.start_id for own in chosen if own.is_unclear]
+        for own in chosen:
+            judged = self._judge(own, began_at, is_asked=False)
+            if judged is not None:
+                self._nodes.note_run(own)
+                news.append(judged)
+        self._drop_ended(news)
+        if any(own.is_unclear and own.start_id not in known for own in chosen):
+            self._ask_at = min(self._ask_at, self._rest_until)
+        self._records.rest(began_at, len(chosen), has_news=bool(news))
 
     def _poll(self, news: list[News]) -> None:
         sent = {own.ref: own for own in self._tracked.values() if own.ref is not None}
@@ -363,30 +319,39 @@ class Remote:
             return
         answers = self.engine.poll(list(sent))
         now = time.monotonic()
-        over: list[str] = []
         for ref, own in sent.items():
-            own.observe(answers.get(ref, Seen("gone", f"{self.name} does not know it any more")), now)
+            own.observe(answers.get(ref, Seen("gone", f"{self.name} no longer knows the job")), now)
             if own.seen.phase in ("running", "ended"):
-                self._ran[0][own.start_id] = own.gpus
-            judged = self._judge(own, now)
-            if judged is None:
-                continue
-            news.append(judged)
-            if not isinstance(judged.verdict, attempts.Alive):
-                over.append(ref)
-                self._tracked.pop(own.start_id, None)
+                self._nodes.note_run(own)
+            if own.may_have_news(now):
+                judged = self._judge(own, now, is_asked=True)
+                if judged is not None:
+                    news.append(judged)
+        self._drop_ended(news)
+
+    def _drop_ended(self, news: Sequence[News]) -> None:
+        """Forget the starts that are over according to news."""
+        over: list[str] = []
+        for one in news:
+            if isinstance(one, Judged) and not isinstance(one.verdict, attempts.Alive):
+                own = self._tracked.pop(one.start_id)
                 own.remove_spec()
+                over += [own.ref] if own.ref is not None else []
         if over:
             self.engine.forget(over)
 
-    def _judge(self, own: Tracked, now: float) -> Judged | None:
-        if not own.may_have_news(now):
-            return None
+    def _judge(self, own: Tracked, now: float, *, is_asked: bool) -> Judged | None:
+        """Return what is new about a start; `is_asked`: the engine has just said something about it."""
+        trouble = ""
         try:
-            return own.judge(now, self.engine.caps.grace_s)
+            return own.judge(now, self.engine.caps.grace_s) if is_asked else own.read(now)
         except OSError as error:
-            log.error("job %s: %s cannot be read: %s", own.start_id.job, own.folder, error)
+            trouble = str(error)
+            if trouble != own.trouble:
+                log.error("job %s: %s cannot be read: %s", own.start_id.job, own.folder, error)
             return None
+        finally:
+            own.trouble = trouble
 
     def _obey(self, order: _Order) -> None:
         own = self._tracked.get(order.start_id)
@@ -424,16 +389,6 @@ class Remote:
             self.engine.stop([own.ref for own in late if own.ref], now=True)
             for own in late:
                 own.kill_at = now + KILL_AFTER_S
-
-
-def foreign_gpus(nodes: Sequence[Node], own: int) -> int:
-    """Return how many GPUs of these nodes others use, if `own` are ours; what an engine does not say counts as free.
-
-    Engines learn late that a job ended. So `own` are those of all our jobs that ran lately: else they would seem to be
-    those of others.
-    """
-    used = sum(node.gpus - node.free_gpus for node in nodes if node.is_up and node.free_gpus is not None)
-    return max(0, used - own)
 
 
 class _FileThread:

@@ -5,13 +5,15 @@ Values and the files of one start; `remote` makes the calls of the engine.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from dibs.engines import node_code, start_specs, verdicts
+from dibs.engines import node_code, start_specs
+from dibs.engines.exchange import verdicts
 from dibs.engines.job_files import JobFiles
 from dibs.engines.protocol import Needs, Seen, Start, Unavailable
 from dibs.logs import tails
@@ -118,6 +120,10 @@ class Tracked:
     told_node: str = field(default="")
     #: When its files were read last, by the monotonic clock.
     read_at: float = 0.0
+    #: Whether its files say something that only the engine can complete: where it ran, or who ended it.
+    is_unclear: bool = False
+    #: Why its files could not be read the last time; empty: they could.
+    trouble: str = ""
 
     def observe(self, seen: Seen, now: float) -> None:
         """Note what the engine says."""
@@ -129,16 +135,17 @@ class Tracked:
 
     def may_have_news(self, now: float) -> bool:
         """Tell whether its files must be read: not while it waits, and seldom while it is known to run."""
+        if self.is_unclear:
+            return True
         if self.seen.phase == "waiting":
             return False
         is_known = self.seen.phase == "running" and self.is_told and self.seen.node == self.told_node
         return not is_known or now - self.read_at >= LOOK_AGAIN_S
 
     def judge(self, now: float, grace_s: float) -> Judged | None:
-        """Read the files of the start; return its verdict if that is news."""
+        """Read the files of the start; return its verdict, with what the engine said, if that is news."""
         absent_for_s = 0.0 if self.absent_since is None else now - self.absent_since
-        self.read_at = now
-        found = attempts.read_records(self.folder, self.start_id.start)
+        found = self._records(now)
         verdict = verdicts.judge(
             found, self.seen, absent_for_s=absent_for_s, grace_s=grace_s, is_stop_asked=self.is_stop_asked
         )
@@ -149,11 +156,44 @@ class Tracked:
                 # A runner was faster; the next look finds its claim.
                 return None
             return Judged(self.start_id, attempts.NeverStarted(), self.seen, self.engine_output())
+        return self._news(verdict, self._where(found))
+
+    def read(self, now: float) -> Judged | None:
+        """Read the files of the start; return what they alone decide, if that is news."""
+        found = self._records(now)
+        if found is None:
+            return None
+        where = self._where(found)
+        settled = attempts.settle(found)
+        if settled is None:
+            assert isinstance(found.decision, attempts.Shim)
+            return self._news(Alive(found.decision, found.running), where)
+        is_stopped = isinstance(settled, attempts.Ended) and settled.final.stopped and not self.is_stop_asked
+        self.is_unclear = not where.node or is_stopped
+        return None if self.is_unclear else self._news(settled, where)
+
+    def _records(self, now: float) -> attempts.Records | None:
+        self.read_at = now
+        self.is_unclear = False
+        found = attempts.read_records(self.folder, self.start_id.start)
+        if found is None:
+            # A client of NFS remembers for up to a minute that there was no such file, unless the folder is opened.
+            with contextlib.suppress(FileNotFoundError):
+                os.close(attempts.open_folder(self.folder))
+                found = attempts.read_records(self.folder, self.start_id.start)
+        return found
+
+    def _where(self, found: attempts.Records | None) -> Seen:
+        """Return what the engine said, with the node from the records if it has named none yet."""
+        running = None if found is None else found.running
+        return self.seen if self.seen.node or running is None else self.seen._replace(node=running.node)
+
+    def _news(self, verdict: verdicts.Verdict, where: Seen) -> Judged | None:
         if isinstance(verdict, Alive):
-            if verdict.running is None or (self.is_told and self.seen.node == self.told_node):
+            if verdict.running is None or (self.is_told and where.node == self.told_node):
                 return None
-            self.is_told, self.told_node = True, self.seen.node
-        return Judged(self.start_id, verdict, self.seen)
+            self.is_told, self.told_node = True, where.node
+        return Judged(self.start_id, verdict, where)
 
     def bury(self) -> bool:
         """Decide that the start never begins; return False if a runner has begun it."""
@@ -166,7 +206,9 @@ class Tracked:
 
     def remove_spec(self) -> None:
         """Remove the spec, which has the user's environment; the start is over."""
-        Path(f"{self.folder}/spec.{self.start_id.start}").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            # A folder that is away or read-only: the file is removed with the job.
+            Path(f"{self.folder}/spec.{self.start_id.start}").unlink(missing_ok=True)
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------

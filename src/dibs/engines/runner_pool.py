@@ -173,7 +173,7 @@ class Runners:
         return ours
 
     def replace_stopped_launcher(self) -> None:
-        """Kill a launcher that was stopped: it would keep its starts for ever. They then count as refused."""
+        """Kill a launcher that was stopped: it would keep its starts forever. They then count as refused."""
         found = processes.look(self._launcher_pid) if self._launcher is not None else None
         if found is not None and found.is_stopped:
             log.error("the launcher (pid %s) was stopped; it is replaced", found.pid)

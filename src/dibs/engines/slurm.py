@@ -61,7 +61,6 @@ class Slurm:
     """One cluster. All calls are made by one thread, but `refuse`."""
 
     kind = "slurm"
-    has_chores = False
     problem = ""
 
     def __init__(self, settings: EngineSettings, environ: Mapping[str, str]) -> None:
@@ -72,6 +71,8 @@ class Slurm:
         if self._conf is not None:
             self._environ["SLURM_CONF"] = str(self._conf)
         self._arrays = slurm_arrays.Arrays(self.name, settings.shared / "arrays")
+        #: The ids of arrays with starts that are over; whether tasks of theirs still wait is not known.
+        self._to_check: set[str] = set()
         self._reuse_s = REUSE_S if settings.reuse is None else settings.reuse
         kind = paths.network_type(settings.shared, paths.read_text("/proc/self/mountinfo"))
         grace_s = LOCAL_GRACE_S if kind is None else NETWORK_GRACE_S
@@ -79,12 +80,17 @@ class Slurm:
 
     # -- asking
 
+    @property
+    def has_chores(self) -> bool:
+        """Tell whether tasks of arrays may wait in Slurm although their starts are over."""
+        return bool(self._to_check)
+
     def nodes(self) -> list[Node]:
         """Return all nodes, also those that are down."""
         return _read(slurm_text.node_lines, self._ask("sinfo", "-h", "-N", "-O", slurm_text.NODE_FORMAT))
 
     def refuse(self, needs: Needs, nodes: Sequence[Node]) -> str | None:
-        """Return why no node can ever satisfy a request. Slurm itself lets some of these wait for ever."""
+        """Return why no node can ever satisfy a request. Slurm itself lets some of these wait forever."""
         problem = slurm_text.options_problem(needs.options)
         if problem is not None or not nodes:
             return problem
@@ -104,24 +110,26 @@ class Slurm:
 
     def poll(self, refs: Sequence[str]) -> Mapping[str, Seen]:
         """Return what became of starts; what Slurm has forgotten is missing."""
+        asked = [*refs, *(f"{array}_0" for array in self._to_check)]
         lines: dict[str, Seen] = {}
-        ids = slurm_text.base_ids(refs)
+        ids = slurm_text.base_ids(asked)
         for first in range(0, len(ids), MOST_REFS):
             lines |= {line.ref: line.seen for line in self._jobs("-j", ",".join(ids[first : first + MOST_REFS]))}
         # After the answer: a start that was claimed by another task meanwhile then has the state of that task.
-        arrays = self._arrays.of(refs)
+        arrays = self._arrays.of(asked)
         found: dict[str, Seen] = {}
         for ref in refs:
             array, _, number = ref.partition("_")
             said = arrays[array].seen(number, lines) if array in arrays else lines.get(ref)
             if said is not None:
                 found[ref] = said
-        idle = [
-            slurm_arrays.expression(array.ref, numbers) for array in arrays.values() if (numbers := array.idle(lines))
-        ]
+        idle = [(one, numbers) for one in arrays.values() if (numbers := one.idle(lines))]
         if idle:
             # Those that begin just now do nothing either.
-            self._tell("scancel", "-Q", *idle)
+            self._tell("scancel", "-Q", *(slurm_arrays.expression(one.ref, numbers) for one, numbers in idle))
+        for one, numbers in idle:
+            one.note_cancelled(numbers)
+        self._to_check.clear()
         return found
 
     def find(self, keys: Iterable[str]) -> Mapping[str, Sequence[str]]:
@@ -239,21 +247,23 @@ class Slurm:
         return "\n".join([first, *lines, rest])
 
     def forget(self, refs: Sequence[str]) -> None:
-        """Do nothing: Slurm's own memory ends by itself, and arrays that nobody asks about are removed."""
+        """Have arrays looked at once more: tasks that are not needed may wait. Slurm's own memory ends by itself."""
+        self._to_check |= {ref.partition("_")[0] for ref in refs if "_" in ref}
 
     # -- processes
 
     def _ask(self, *command: str) -> str:
         code, text, error = self._run(command)
         if code != 0:
-            raise Unavailable(_one_line(error) or f"{command[0]} ended with code {code}")
+            why = slurm_text.trouble_words(error, self.name)
+            raise Unavailable(why or f"{command[0]} ended with code {code}")
         return text
 
     def _tell(self, *command: str) -> None:
         """Run a command whose failure only matters if the cluster did not get it: jobs may have ended meanwhile."""
         code, _, error = self._run(command)
         if code != 0 and _is_unreachable(error):
-            raise Unavailable(_one_line(error))
+            raise Unavailable(slurm_text.trouble_words(error, self.name))
 
     def _run(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
         """Run a program within its deadline; return its code and what it printed."""
@@ -335,7 +345,3 @@ def _is_type(node: Node, wanted: str) -> bool:
 def _is_unreachable(error: str) -> bool:
     lowered = error.lower()
     return any(words in lowered for words in UNREACHABLE)
-
-
-def _one_line(error: str) -> str:
-    return " ".join(error.split())[:300]

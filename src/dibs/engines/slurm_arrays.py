@@ -64,16 +64,18 @@ class Array:
         return Seen("ended", "its task continued with another job", node=said.node if said is not None else "")
 
     def idle(self, lines: Mapping[str, Seen]) -> list[str]:
-        """Return the waiting tasks whose starts were claimed by others; each once."""
-        found = [
+        """Return the waiting tasks whose starts were claimed by others and that were not cancelled yet."""
+        return [
             number
             for number in self._taken
             if number not in self._cancelled
             and (said := lines.get(f"{self.ref}_{number}")) is not None
             and said.phase == "waiting"
         ]
-        self._cancelled.update(found)
-        return found
+
+    def note_cancelled(self, numbers: Iterable[str]) -> None:
+        """Note that Slurm was told to cancel tasks."""
+        self._cancelled.update(numbers)
 
 
 class Arrays:

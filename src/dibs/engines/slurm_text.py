@@ -177,7 +177,7 @@ def why_waiting(reason: str) -> str:
 
 
 def is_hopeless(why: str) -> bool:
-    """Tell whether a job with this reason waits for ever."""
+    """Tell whether a job with this reason waits forever."""
     return why.startswith("it can never start")
 
 
@@ -229,6 +229,21 @@ def refusal_words(stderr: str) -> str:
         line.removeprefix("Batch job submission failed: ") for line in lines if line and not line.startswith("Try ")
     ]
     return "; ".join(dict.fromkeys(told))[:500] or "sbatch gave no reason"
+
+
+#: What Slurm's programs say if they find no slurm.conf, neither a file nor a server that has it.
+UNCONFIGURED = ("establish a configuration source", "unable to open slurm.conf", "/slurm.conf: no such file")
+
+
+def trouble_words(stderr: str, engine: str) -> str:
+    """Return why a program of Slurm gave no answer, in one line."""
+    if any(words in stderr.lower() for words in UNCONFIGURED):
+        return (
+            f"Slurm's programs find no slurm.conf; name it with `dibs config set engines.{engine}.conf PATH` "
+            "(the variable SLURM_CONF of your shell does not reach the daemon)"
+        )
+    lines = [re.sub(r"^(\w+: )?(error: |fatal: )?", "", line.strip()) for line in stderr.splitlines()]
+    return "; ".join(dict.fromkeys(line for line in lines if line))[:300]
 
 
 def base_ids(refs: Iterable[str]) -> list[str]:

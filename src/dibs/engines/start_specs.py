@@ -59,7 +59,7 @@ def build(
         start=job.start,
         folder=folder,
         argv=tuple(environment.os_bytes(word) for word in argv),
-        env=tuple([name + b"=" + value for name, value in env.items()]),
+        env=tuple(map(b"=".join, env.items())),
         cwd=environment.os_bytes(spec.cwd),
         output=environment.os_bytes(files.log(job)),
         output_mode=None if spec.output is None else 0o666 & ~spec.umask,

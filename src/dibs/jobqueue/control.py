@@ -157,7 +157,7 @@ class Cancel:
 
 
 def _later(word: str) -> str:
-    return f"it is {word} already" if word in FINISHED_WORDS else "it will be cancelled as soon as that can be recorded"
+    return f"it is already {word}" if word in FINISHED_WORDS else "it will be cancelled as soon as that can be recorded"
 
 
 def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None) -> Acted:
@@ -168,12 +168,12 @@ def cancel(turn: Turn, chosen: selectors.Selection, grace_s: float | None = None
     turn.changed += [*ended.named, *ended.doomed]
     turn.needs_check += ended.waiters
     changed = [Changed(job_id, Outcome.CANCELLED.value) for job_id in ended.named]
-    unchanged = [Left(i, word, f"it is {word} already") for i, word in found if word in FINISHED_WORDS]
+    unchanged = [Left(i, word, f"it is already {word}") for i, word in found if word in FINISHED_WORDS]
     for job in active:
         if job.state is State.STOPPING and job.leaves_at is None:
             # A second cancel may shorten the grace.
             turn.effects.append(Order(job, stop_order(turn, grace_s)))
-            unchanged.append(Left(job.id, job.word, "it is being stopped already"))
+            unchanged.append(Left(job.id, job.word, "it is already being stopped"))
         else:
             changed.append(turns.changed(_cancel(turn, job, grace_s)))
     if changed:
@@ -202,7 +202,8 @@ def close_batch(turn: Turn, batch: int) -> None:
 def _cancel(turn: Turn, job: Job, grace_s: float | None) -> Job:
     if not job.is_local and job.engine not in turn.remotes:
         turn.record(job, lifecycle.CancelAsked(turn.now))
-        why = f"its engine {job.engine} is not in the settings any more, so it cannot be ended there"
+        name = f", which calls it {job.engine_ref}" if job.engine_ref is not None else ""
+        why = f"its engine {job.engine} is not in the settings any more; it may still run on {job.engine}{name}"
         return turn.record(turn.store.job(job.id), lifecycle.LostTrack(turn.now, why))
     engine = turn.engine if job.is_local else turn.remotes[job.engine]
     if job.state is State.STARTING and engine.give_up(job):

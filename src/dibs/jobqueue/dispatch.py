@@ -184,7 +184,7 @@ def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: s
         pid, at_ns = (int(word) for word in rest.split())
         started(turn, job, pid, at_ns // 1_000_000)
     elif kind == "stuck":
-        turn.store.note(job.id, turn.now, "Stuck", f"would not die: {rest}")
+        turn.store.note(job.id, turn.now, "Stuck", f"could not be killed: {rest}")
 
 
 @dataclass(frozen=True, slots=True)

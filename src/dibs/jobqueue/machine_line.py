@@ -37,9 +37,6 @@ from dibs.model.lab_rules import Quota
 from dibs.scheduling.views import Active, Collector, Occupant, Policy, Position
 from dibs.system import locks, users
 
-#: Seconds for which a device counts as held after a runner could not lease it and no holder is visible.
-SHUN_FOR_S = 1.0
-
 #: Seconds for which we expect another user's evictable job to yield; then one of ours does.
 OVERDUE_S = 120.0
 
@@ -86,10 +83,13 @@ class MachineLine:
         self.is_granting = False
         #: There was no other ticket at the last `look`.
         self._is_alone = False
-        self._shunned: dict[DeviceId, float] = {}
+        #: They count as held.
+        self._refused = blockers.RefusedDevices(folder)
         #: Something in our way cannot be watched.
         self._is_blind = False
         self._looks_at = 0.0
+        #: When we look again because of a refused device.
+        self._retries_at: float | None = None
         #: Since when each device of another user's evictable job is expected to be given up.
         self._expected: dict[DeviceId, float] = {}
         self._bell: int | None = None
@@ -113,8 +113,7 @@ class MachineLine:
         shares = [socket for socket in seen if socket.mib is not None]
         sharers = _sharers(shares, active) if shares else {}
         held |= self._evictable(elsewhere, table)
-        self._update_shunned(elsewhere, table, time.monotonic())
-        held |= {device: Occupant("somebody") for device in self._shunned if device not in ours}
+        held |= {device: Occupant("somebody") for device in self._shunned(elsewhere, table) if device not in ours}
         self._is_alone = not self._place.listening(table)
         names = frozenset(socket.name for socket in shares if DeviceId(socket.device) in sharers)
         lent = frozenset(DeviceId(socket.device) for socket in seen if socket.is_loan)
@@ -187,13 +186,12 @@ class MachineLine:
         if self._bell is not None:
             self._watch(self._bell, lambda: self._rung(wake))
 
-    def _update_shunned(self, devices: Sequence[DeviceId], table: bytes, now: float) -> None:
-        """Shun devices that somebody blocks, and shunned ones for longer while their gate stays locked."""
-        over = [device for device, until in self._shunned.items() if until <= now]
-        stuck = blockers.gate_pids(self.folder, over) if over else {}
-        deaf = blockers.deaf_devices(self.folder, devices, table)
-        self._shunned = {device: until for device, until in self._shunned.items() if until > now}
-        self._shunned |= {DeviceId(device): now + SHUN_FOR_S for device in (*stuck, *deaf)}
+    def _shunned(self, devices: Sequence[DeviceId], table: bytes) -> Sequence[DeviceId]:
+        """Return the devices that we leave alone, those included that somebody blocks now."""
+        now = time.monotonic()
+        # An honest process binds a socket just before it listens on it.
+        self._refused.avoid(blockers.deaf_devices(self.folder, devices, table), now)
+        return [*map(DeviceId, self._refused.now(now))]
 
     def observe(self) -> bool:
         """Count who holds what, at most every `OBSERVE_S`; return whether it was written down."""
@@ -262,6 +260,10 @@ class MachineLine:
         """Return root's quotas for this user, each with what it is called."""
         return rules_file.quotas(self._place.rules.now())
 
+    def project_quotas(self, own: Mapping[str, Quota]) -> dict[str, Quota]:
+        """Return the quotas of projects: our own, and root's as they are now, which count first."""
+        return {**own, **self._place.rules.now().project}
+
     def bounds(self) -> Sequence[Bound]:
         """Return root's quotas, and what of them is used."""
         return allowances.bounds(self.folder, self._place.rules)
@@ -271,9 +273,8 @@ class MachineLine:
         return {DeviceId(device): at for device, at in holders.used_at(self.folder, inventory.ids).items()}
 
     def shun(self, device: DeviceId) -> float:
-        """Count a device as held for a short time; return the number of seconds."""
-        self._shunned[device] = time.monotonic() + SHUN_FOR_S
-        return SHUN_FOR_S
+        """Note that a device was refused and no holder is visible; return for how many seconds it counts as held."""
+        return self._refused.refuse(device, time.monotonic())
 
     def update_ticket(self, wanted: Sequence[DeviceId], request: Request | None, pending: Collection[DeviceId]) -> None:
         """Take a ticket for the request of our first waiting job and the devices it collects, or leave the line.
@@ -323,7 +324,8 @@ class MachineLine:
         self._is_blind = not self._place.is_watching(obstacles)
         for fd in new:
             self._watch(fd, lambda fd=fd: self._hung_up(fd, wake))  # type: ignore[misc]
-        unseen = [device for device in outlook.held if device in obstacles.hidden and device not in self._shunned]
+        shunned = self._refused.now(time.monotonic())
+        unseen = [device for device in outlook.held if device in obstacles.hidden and device not in shunned]
         is_gone = len(holders.held(self.folder, unseen)) < len(unseen) or not outlook.tickets <= listening
         return bool(new) or is_gone or not outlook.shares <= obstacles.names
 
@@ -333,11 +335,17 @@ class MachineLine:
         `is_yielding`: we leave a free device to a ticket ahead, which may leave it to us: the order of users changes
         with time, and each may have looked at another moment.
         """
+        retry_at, is_new = self._refused.retry_at, self._refused.retry_at != self._retries_at
+        self._retries_at = retry_at
+        if retry_at is not None and is_new:
+            return max(0.0, retry_at - time.monotonic())
         if now < self._looks_at:
             return None
-        if self._is_blind or self._shunned:
+        if self._is_blind:
             self._looks_at = now + BLIND_S
             return BLIND_S
+        if retry_at is not None:
+            return None
         if not is_yielding:
             self._yield_s = waiters.YIELD_S
             return None

@@ -235,7 +235,7 @@ class Notices:
 
     def _start(self, notice: Notice, environ: dict[bytes, bytes], document: bytes) -> int:
         """Start the process of a notice in its own session; return its pidfd."""
-        output = self._files.home / "notices.log"
+        output = self._files.home / "notifications.log"
         is_full = output.exists() and output.stat().st_size > LOG_BYTES
         mode = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND)
         folder = notice.job.spec.cwd if notice.is_jobs_own else "/"
@@ -270,7 +270,7 @@ class Notices:
         self._begin()
 
     def _complain(self, notice: Notice, what: str) -> None:
-        """Record at the job that a notice failed; the output of the command is in `notices.log`."""
-        detail = f"its notice ({notice.event.value}) {what}; see {self._files.home / 'notices.log'}"
+        """Record at the job that a notice failed; the output of the command is in `notifications.log`."""
+        detail = f"its notification ({notice.event.value}) {what}; see {self._files.home / 'notifications.log'}"
         log.warning("job %s: %s", notice.job.id, detail)
         self._note(lambda turn: turn.store.note(notice.job.id, turn.now, "NoticeFailed", detail))

@@ -22,7 +22,7 @@ from dibs.leases import blockers
 from dibs.model import dependencies, devices, selectors, units
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.fields import DEFAULT_PROJECT, JobSpec
-from dibs.model.jobs import Job, JobId, Request, State
+from dibs.model.jobs import Cause, Job, JobId, Request, State
 from dibs.scheduling import capacity, explanation, forecasts, planner, views, vram_advice
 from dibs.scheduling.explanation import Reason
 from dibs.scheduling.forecasts import Forecast, StartForecaster
@@ -136,7 +136,7 @@ class QueueOutlook:
         return self._explained[key]
 
     def active_reason(self, job: Job) -> str | None:
-        """Return what is to be said about an active job."""
+        """Describe an active job."""
         return job.remark or (None if job.is_local else remote_reasons.of_active(job, self.remotes))
 
     def held(self, job: Job, among: Sequence[JobId] = ()) -> Reason:
@@ -266,6 +266,8 @@ def receipt(core: QueueThread, reader: Reader, ids: list[JobId]) -> str:
     what = units.count_gpus(job.spec.request.gpus) if job.spec.request.gpus else "no GPU"
     if not job.is_local:
         return f"{job.id} queued: {what}, on {job.engine}"
+    if job.cause is Cause.DEPENDENCY:
+        return f"{job.id} {describe(job).removeprefix('it ')}"
     if not job.is_waiting:
         return f"{job.id} queued: {what}, starts now"
     reason = QueueOutlook.of_queue(core, reader).reason(job)

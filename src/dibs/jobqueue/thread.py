@@ -207,7 +207,10 @@ class QueueThread:
         )
 
     def _policy(self) -> Policy:
-        """Return the policy with root's quotas, which are rare."""
+        """Return the policy with root's quotas, which are rare and may have changed."""
+        projects = self.line.project_quotas(self.settings.rules.own_project)
+        if projects != self.policy.project_quotas:
+            self.policy = replace(self.policy, project_quotas=projects)
         quotas = self.line.quotas()
         return replace(self.policy, quotas=quotas) if quotas else self.policy
 
@@ -342,7 +345,7 @@ class QueueThread:
         self.publish()
 
     def _refuse(self, batch: list[Work], refusal: MachineError, why: str) -> None:
-        """Answer that nothing was stored; stop jobs nevertheless, and record that and the messages of runners later."""
+        """Answer that nothing was stored; stop jobs anyway, and record that and the messages of runners later."""
         for work in batch:
             if work.run == self._end:
                 self._is_over = True

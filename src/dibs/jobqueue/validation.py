@@ -47,7 +47,7 @@ class Submission:
     #: The captured environment; None: none came with it.
     environ: bytes | None = None
     #: The job whose environment and folder it takes where it has none.
-    like: JobId | None = None
+    environ_of: JobId | None = None
     #: The text of a script; the command consists of its file and arguments.
     script: bytes | None = None
     is_held: bool = False
@@ -120,7 +120,7 @@ def check_warn(submission: Submission) -> None:
     if submission.time_limit_s is None:
         if submission.evictable in (None, NO):
             raise UserError(
-                "--signal warns before the time limit or an eviction, and there is none.",
+                "--signal needs a time limit or --evictable: it warns before one of them.",
                 "Add --time 2h or --evictable.",
             )
         return
@@ -222,7 +222,7 @@ def request_of(submission: Submission, turn: Turn, notes: list[str], who: str = 
         if gpus == 0:
             notes.append("this machine has no GPUs, so the job gets none (pretend GPUs: DIBS_DEVICES=fake:4)")
     if submission.spec.vram_enforce and not submission.vram:
-        raise UserError("--vram-enforce expected --vram beside it, got none.", "Say how much, as in --vram 18G.")
+        raise UserError("--vram-enforce needs --vram.", "For example: --vram 18G.")
     limit_s = submission.time_limit_s
     if limit_s is None and gpus and (longest_s := feasibility.longest_s(turn.policy.quotas)) is not None:
         limit_s = longest_s
@@ -275,7 +275,10 @@ def _check_engine(turn: Turn, engine: str, option: str) -> None:
     known = turn.settings.engines.get(engine)
     if known is None:
         names = ", ".join((LOCAL, *turn.remotes))
-        hint = f"To add it: dibs config set engines.{engine}.kind slurm" if engine.isidentifier() else ""
+        near = suggestions.nearest(engine, (LOCAL, *turn.remotes))
+        hint = f"Did you mean {near}?" if near is not None else ""
+        if not hint and engine.isidentifier():
+            hint = f"To add it: dibs config set engines.{engine}.kind slurm"
         raise UserError(f'{option} expected one of {names}, got "{engine}".', hint)
     if known.problem is not None:
         raise NotAllowed(f"{engine} cannot be used: {known.problem}.", "Set it with `dibs config set`.")
@@ -287,7 +290,7 @@ def _check_overflow(submission: Submission, turn: Turn, who: str) -> None:
     spec = submission.spec
     if spec.overflow is None:
         if spec.overflow_after_s is not None:
-            raise UserError("--overflow-after says when, but not where to.", "Add --overflow NAME.")
+            raise UserError("--overflow-after needs --overflow.", "Add --overflow NAME.")
         if spec.engine_options:
             raise UserError("--slurm is for jobs on a Slurm cluster; this one runs here.", "Add --engine NAME.")
         return

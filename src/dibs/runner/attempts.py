@@ -20,6 +20,8 @@ from dibs.system.lean import closing_fd, record
 TYPE_CHECKING = False
 
 TOMBSTONE = "tombstone"
+#: A new file that only we can open.
+CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 # -- the commit point -------------------------------------------------------------------------------------------
 
@@ -63,19 +65,51 @@ def prepare(folder: str, text: str, room: int = records.SIZE, *, is_shared: bool
     A start without a file after a power cut is unknown, not open; see `dispatch.recover`.
     """
     path = f"{folder}/.started.{os.getpid()}.{os.urandom(4).hex()}"
-    claim = Claim(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    claim = Claim(path, os.open(path, CREATE, 0o600))
     try:
-        if not is_shared:
-            fcntl.flock(claim.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if room:
             os.posix_fallocate(claim.fd, 0, room)
-        # A claim that lost its text in a power cut is still a claim.
-        os.pwrite(claim.fd, text.encode() + b"\n", 0)
+        _sign(claim.fd, text, is_shared=is_shared)
     except BaseException:
         claim.drop()
         raise
     crash_point("started:written")
     return claim
+
+
+def make_blank(path: str) -> None:
+    """Create a claim of nobody, with its room, for a runner that signs it later."""
+    with closing_fd(os.open(path, CREATE, 0o600)) as fd:
+        os.posix_fallocate(fd, 0, records.SIZE)
+
+
+def sign(path: str, text: str) -> Claim:
+    """Turn a blank claim into that of the calling runner."""
+    claim = Claim(path, os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+    try:
+        _sign(claim.fd, text)
+    except BaseException:
+        claim.drop()
+        raise
+    crash_point("started:written")
+    return claim
+
+
+def _sign(fd: int, text: str, *, is_shared: bool = False) -> None:
+    if not is_shared:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # A claim that lost its text in a power cut is still a claim.
+    os.pwrite(fd, text.encode() + b"\n", 0)
+    if is_shared:
+        show(fd)
+
+
+def show(fd: int) -> None:
+    """Let other machines see what was written to an open file of a shared folder; on a local disk this does nothing.
+
+    NFS sends what was written when a descriptor is closed, any one of the file; else up to half a minute later.
+    """
+    os.close(os.dup(fd))
 
 
 def decide(claim: Claim, folder: str, start: int) -> int | None:

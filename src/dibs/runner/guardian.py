@@ -56,6 +56,10 @@ GIVEN_DEVICES = (
 )
 
 
+#: The variable in which Slurm tells a job its name of the node.
+NODE_NAME = b"SLURMD_NODENAME"
+
+
 def main() -> None:
     """Carry out the start whose spec is in the file that the first argument names.
 
@@ -173,6 +177,7 @@ def at_node(spec: records.Spec, environ: dict[bytes, bytes], port: int, machine:
     env[b"DIBS_GPU_INDICES"] = b",".join(numbers)
     env[b"DIBS_PORT"] = b"%d" % port
     env[b"DIBS_NODE"] = os.fsencode(os.uname().nodename)
+    spec.node = os.fsdecode(environ.get(NODE_NAME, b""))
     if spec.gpus:
         env.setdefault(b"MASTER_ADDR", b"127.0.0.1")
         for name in (b"MASTER_PORT", b"PET_MASTER_PORT"):

@@ -236,7 +236,10 @@ def _follow(
     started_at_ns = time.time_ns()
     crash_point("runner:spawned")
     try:
-        records.write_running(started, records.RunningCommand(pid, processes.identity(pid) or 0, started_at_ns))
+        running = records.RunningCommand(pid, processes.identity(pid) or 0, started_at_ns, spec.node)
+        records.write_running(started, running)
+        if spec.engine:
+            attempts.show(started)
     except OSError:
         sys.excepthook(*sys.exc_info())
     crash_point("runner:running")

@@ -69,6 +69,8 @@ class Spec:
     warn_s: float = 0.0
     #: Path of a datagram socket that gets a message for each step; None: no listener.
     notify: bytes | None = None
+    #: A folder that was created in advance for this start (`spares`); empty: none.
+    spare: str = ""
     #: The engine whose node this runs on, with all files in a folder that its nodes share; empty: the daemon's machine.
     engine: str = ""
     #: How many devices the engine was asked for; its variables say which ones.
@@ -76,6 +78,8 @@ class Spec:
     #: The machine of the daemon, and its devices, each `INDEX UUID`: there an engine's devices are leased too.
     machine: str = ""
     machine_devices: tuple[str, ...] = ()
+    #: Not sent: the node of the engine, known only there.
+    node: str = ""
 
 
 def _text(raw: bytes) -> str:
@@ -120,6 +124,7 @@ SPEC_KEYS: dict[bytes, tuple[str, Callable[[bytes], object]]] = {
     b"warn_signal": ("warn_signal", int),
     b"warn_s": ("warn_s", float),
     b"notify": ("notify", bytes),
+    b"spare": ("spare", _text),
     b"engine": ("engine", _text),
     b"gpus": ("gpus", int),
     b"machine": ("machine", _text),
@@ -141,20 +146,22 @@ def _bytes(value: object) -> bytes:
 def pack(spec: Spec) -> bytes:
     """Encode a spec, without what is empty: every reader takes that as the default."""
     items = [SPEC_HEAD]
+    count = 0
     values = vars(spec)
     for key, (name, reading) in SPEC_KEYS.items():
         value = values[name]
-        if value is None or value is False or value in ("", ()):
+        if value is None or value is False or value == "" or value == ():
             continue
         if name == "env":
             # The largest part, and already bytes.
-            items += [b"env=" + one for one in value]
+            items.append(b"env=" + b"\0env=".join(value))
+            count += len(value) - 1
         elif name in SPEC_LISTS:
             items += [key + b"=" + _bytes(one) for one in value]
         else:
             items.append(key + b"=" + (b"%o" % value if reading is _octal else _bytes(value)))
     packed = b"\0".join(items)
-    if packed.count(b"\0") != len(items) - 1:
+    if packed.count(b"\0") != len(items) - 1 + count:
         raise ValueError("a command, variable or path contains a NUL byte")
     return packed
 
@@ -189,6 +196,8 @@ class RunningCommand:
     pid: int
     starttime: int
     started_at_ns: int
+    #: The node of an engine, as the engine calls it; empty: this machine, or the engine does not tell its jobs.
+    node: str = ""
 
 
 @record
@@ -227,7 +236,12 @@ class Final:
 
 FINAL_KINDS = ("exited", "signalled", "failed", "nolease", "refused", "lost")
 
-_RUNNING_KEYS: dict[str, Callable[[bytes], object]] = {"pid": int, "starttime": int, "started_at_ns": int}
+_RUNNING_KEYS: dict[str, Callable[[bytes], object]] = {
+    "pid": int,
+    "starttime": int,
+    "started_at_ns": int,
+    "node": _words,
+}
 _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
     "kind": _words,
     "code": int,
@@ -251,7 +265,8 @@ _FINAL_KEYS: dict[str, Callable[[bytes], object]] = {
 
 def write_running(started: int, running: RunningCommand) -> None:
     """Record that the command runs. Not synced: after a power cut its pid means nothing."""
-    os.pwrite(started, _record({key: getattr(running, key) for key in _RUNNING_KEYS}), RUNNING_AT)
+    values = {key: value for key in _RUNNING_KEYS if (value := getattr(running, key)) != ""}
+    os.pwrite(started, _record(values), RUNNING_AT)
 
 
 def write_final(started: int, final: Final) -> bytes:
@@ -264,7 +279,8 @@ def write_final(started: int, final: Final) -> bytes:
 def running_in(content: bytes) -> RunningCommand | None:
     """Return the running record of a `started` file, or None if none was written completely."""
     values = _record_in(content[RUNNING_AT:FINAL_AT], _RUNNING_KEYS)
-    return RunningCommand(**values) if values and len(values) == len(_RUNNING_KEYS) else None  # type: ignore[arg-type]
+    is_whole = values is not None and {"pid", "starttime", "started_at_ns"} <= values.keys()
+    return RunningCommand(**values) if values and is_whole else None  # type: ignore[arg-type]
 
 
 def final_in(content: bytes) -> Final | None:

@@ -1,11 +1,11 @@
-"""Job folders created in advance: while a command runs, its runner creates the folder for its next start.
+"""Job folders created in advance: by the daemon while it is idle, by a runner for its next start while a command runs.
 
-    spares/PID.X/          becomes jobs/ID, by one rename
-      1/.started.PID.X     becomes 1/started.S, by the link that decides; locked, with room for the records
+    spares/PID.TIME.X/     becomes jobs/ID, by one rename
+      1/.blank             becomes 1/started.S, by the link that decides; with room for the records
       1/log  log  checkpoint/
 
 A start then renames two files instead of creating a tree. Nothing is decided here: a spare belongs to no job until it
-is renamed, and to no start until it is linked. The next daemon removes the spares of dead runners.
+is renamed, and to no start until it is linked. The next daemon removes the spares of dead processes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ import fcntl
 import os
 
 from dibs.runner import attempts, records
+from dibs.system import processes
 from dibs.system.crash_points import crash_point
 
 #: Their folder, next to that of all jobs.
 FOLDER = "spares"
+#: The claim in a spare.
+BLANK = "1/.blank"
 #: Our own log: private, append-only, never opened through a link.
 LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW
 
 
 class Spare:
-    """A folder in reserve for a job, with its claim and its log open."""
+    """A spare that became the folder of a job, with its claim and its log open."""
 
-    __slots__ = ("claim", "log", "path")
+    __slots__ = ("claim", "log")
 
-    def __init__(self, path: str, claim: attempts.Claim, log: int) -> None:
-        self.path = path
+    def __init__(self, claim: attempts.Claim, log: int) -> None:
         self.claim = claim
         self.log = log
 
@@ -36,48 +38,54 @@ class Spare:
 class Spares:
     """At most one spare, of one runner; `shim` identifies the runner in its claims."""
 
-    __slots__ = ("_is_used_again", "_shim", "_spare")
+    __slots__ = ("_is_used_again", "_process", "_shim", "_spare")
 
     def __init__(self, shim: str) -> None:
         self._shim = shim
-        self._spare: Spare | None = None
+        self._process = ".".join(shim.split()[1:3])
+        self._spare = ""
         self._is_used_again = False
 
     def take(self, spec: records.Spec) -> Spare | None:
-        """Rename the spare to the job's folder; return None if there is no spare or the job already has a folder."""
-        spare = self._spare
-        if spare is None or not _fits(spec):
+        """Rename the spare of the start, or our own, to the job's folder; return None if there is none that fits."""
+        path = spec.spare or self._spare
+        if not path or not fits(spec):
             return None
         home = spec.folder.rpartition("/")[0]
         try:
-            os.rename(spare.path, home)
+            os.rename(path, home)
         except OSError:
+            # The job has a folder already, or the spare is gone.
+            if spec.spare:
+                remove(path)
             return None
-        self._spare = None
-        spare.claim.path = f"{spec.folder}/{spare.claim.path.rpartition('/')[2]}"
+        if not spec.spare:
+            self._spare = ""
         crash_point("spare:moved")
-        return spare
+        try:
+            return _opened(home, self._shim)
+        except OSError:
+            # Parts of it are gone, or no descriptor is left: the start creates what is missing, or reports that.
+            return None
 
     def make(self, spec: records.Spec) -> None:
         """Create a spare for a start like this one; not during a runner's first start, which may be its only one."""
-        if self._spare is None and self._is_used_again and _fits(spec):
+        if not self._spare and not spec.spare and self._is_used_again and fits(spec):
             try:
-                self._spare = _make(_place(spec), self._shim)
+                self._spare = create(_place(spec), self._process)
             except OSError:
                 # For example a full disk: the next start creates its own folder and reports the error.
-                self._spare = None
+                self._spare = ""
         self._is_used_again = True
 
     def drop(self) -> None:
         """Remove the spare, because no start follows."""
-        if self._spare is not None:
-            os.close(self._spare.claim.fd)
-            os.close(self._spare.log)
-            remove(self._spare.path)
-            self._spare = None
+        if self._spare:
+            remove(self._spare)
+            self._spare = ""
 
 
-def _fits(spec: records.Spec) -> bool:
+def fits(spec: records.Spec) -> bool:
     """Return whether a start has all its files at the default places of a first attempt."""
     home = spec.folder.rpartition("/")[0]
     raw = os.fsencode(home)
@@ -93,27 +101,41 @@ def _place(spec: records.Spec) -> str:
     return f"{spec.folder.rsplit('/', 3)[0]}/{FOLDER}"
 
 
-def _make(place: str, shim: str) -> Spare:
-    path = f"{place}/{os.getpid()}.{os.urandom(4).hex()}"
+def process_name(pid: int) -> str:
+    """Return what names a process in its spares: the pid, and when it started, because pids are used again."""
+    return f"{pid}.{processes.identity(pid)}"
+
+
+def create(place: str, process: str) -> str:
+    """Create a spare of a process in the folder of spares; return its path."""
+    path = f"{place}/{process}.{os.urandom(4).hex()}"
     try:
         os.mkdir(path, 0o700)
     except FileNotFoundError:
-        os.makedirs(path, 0o700)
+        # Not the state folder itself: if somebody deleted it, that must be noticed.
+        os.mkdir(place, 0o700)
+        os.mkdir(path, 0o700)
     try:
         os.mkdir(f"{path}/1", 0o700)
         os.mkdir(f"{path}/checkpoint", 0o700)
         os.symlink("1/log", f"{path}/log")
-        claim = attempts.prepare(f"{path}/1", shim)
-        try:
-            log = above_standard(os.open(f"{path}/1/log", LOG_FLAGS, 0o600))
-        except BaseException:
-            claim.drop()
-            raise
+        attempts.make_blank(f"{path}/{BLANK}")
+        os.close(os.open(f"{path}/1/log", LOG_FLAGS, 0o600))
     except BaseException:
         remove(path)
         raise
     crash_point("spare:made")
-    return Spare(path, claim, log)
+    return path
+
+
+def _opened(home: str, shim: str) -> Spare:
+    """Return the spare in the folder of a job, signed by its runner."""
+    claim = attempts.sign(f"{home}/{BLANK}", shim)
+    try:
+        return Spare(claim, above_standard(os.open(f"{home}/1/log", LOG_FLAGS, 0o600)))
+    except BaseException:
+        claim.drop()
+        raise
 
 
 def above_standard(fd: int) -> int:
@@ -125,13 +147,15 @@ def above_standard(fd: int) -> int:
 
 
 def remove_dead(home: str) -> None:
-    """Remove the spares of dead runners. (A living runner that loses its spare creates its next folder itself.)"""
+    """Remove the spares of dead processes. (A living runner that loses its spare creates its next folder itself.)"""
     try:
         names = os.listdir(f"{home}/{FOLDER}")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
-        if not os.path.exists(f"/proc/{name.partition('.')[0]}"):
+        pid = name.partition(".")[0]
+        # Release 0.1 named them by the pid alone; its runners are gone when they have nothing to do.
+        if not pid.isdecimal() or not name.startswith(f"{process_name(int(pid))}."):
             remove(f"{home}/{FOLDER}/{name}")
 
 

@@ -199,7 +199,7 @@ def missing(path: Path, mark: Mark | None, highest_id: int) -> str | None:
     if there is not None and (there.session == copies.COPY or _is_complete(there, mark)):
         # Somebody put a copy in its place, or opened it with SQLite, which then copied the log into it.
         return None
-    return f"{log} is gone, and with it what was recorded last"
+    return f"{log} is gone, and with it the newest records"
 
 
 def _is_complete(there: copies.Glance, mark: Mark) -> bool:
@@ -240,7 +240,7 @@ def rebuild(path: Path, mark: Mark | None) -> Path | None:
 
 
 def note_closed(path: Path) -> None:
-    """Note that a database that could not be used was closed, whereby SQLite copied its log into it."""
+    """Note that a database that could not be used was closed, and that SQLite copied its log into it."""
     mark = marker.read(path.parent)
     if mark is not None and mark.is_open and not database.has_entries(database.log_of(path)):
         marker.write(path.parent, replace(mark, is_open=False))

@@ -153,7 +153,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
         app or version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     ):
         raise UserError(
-            f"{path} is not a database of dibs; it was left alone.", "Choose another folder with DIBS_HOME."
+            f"{path} is not a database of dibs; it was not changed.", "Choose another folder with DIBS_HOME."
         )
     if version > len(MIGRATIONS):
         raise UserError(
@@ -238,7 +238,9 @@ def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
     # The low byte is the primary error code; the others are details.
     if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(path, error)
-    return MachineError(f"{path} cannot be opened ({error}).", "Is the disk full, or does somebody else use the file?")
+    return MachineError(
+        f"{path} cannot be opened ({error}).", "Is the disk full, or does another program use the file?"
+    )
 
 
 def _damaged(path: Path, found: object) -> MachineError:

@@ -1,7 +1,7 @@
 """Lists of jobs in pages: the next rows, and the ids of the whole list.
 
 A page continues after the last row of the previous page (keyset), never by counting rows, so the thousandth page costs
-as much as the first. Sorting by id and filtering by state use indexes; other sorts read every job once.
+as much as the first. Sorting by id, name and end and filtering by state use indexes; other sorts read every job once.
 """
 
 from __future__ import annotations
@@ -170,29 +170,41 @@ def _query(reader: Reader, wanted: JobQuery, after: Place | None, now: int) -> t
     """Return the query for a list from one place on, and its values except the last, the limit."""
     order = wanted.sort
     way = "descending" if order.is_descending else "ascending"
-    expression = reader.queries[f"sort_{order.by}"]
-    moments = [now] * expression.count("?")
     where, chosen = reader.where(wanted.chosen, now)
-    beyond, limits = _beyond(reader, order, after, moments)
     arms: list[str] = []
     values: list[Any] = []
-    for arm, told in _arms(reader, wanted.words):
+    for by, arm, told in _sorted_arms(reader, wanted.words, order.by):
+        expression = reader.queries[f"sort_{by}"]
+        moments = [now] * expression.count("?")
+        beyond, limits = _beyond(reader, by, way, after, moments)
         conditions = f"{arm} AND {beyond} AND ({where})"
         arms.append(reader.queries["page"].replace("{sort}", expression).replace("{where}", conditions))
         values += [*moments, *told, *limits, *chosen]
     return " UNION ALL ".join(arms) + " " + reader.queries[f"order_{way}"], values
 
 
-def _beyond(reader: Reader, order: Sort, after: Place | None, moments: list[int]) -> tuple[str, list[Any]]:
-    way = "descending" if order.is_descending else "ascending"
-    if order.by == "id":
+def _beyond(reader: Reader, by: str, way: str, after: Place | None, moments: list[int]) -> tuple[str, list[Any]]:
+    if by == "id":
         # The first page gets a bound beyond every id, so that all pages use one query.
-        begin = 2**62 if order.is_descending else 0
+        begin = 2**62 if way == "descending" else 0
         return reader.queries[f"after_id_{way}"], [begin if after is None else after.id]
     if after is None:
         return reader.queries["where_all"], []
-    condition = reader.queries[f"after_{way}"].replace("{sort}", reader.queries[f"sort_{order.by}"])
+    if by == "unfinished":
+        return reader.queries[f"after_unfinished_{way}"], [after.value, after.id]
+    condition = reader.queries[f"after_{way}"].replace("{sort}", reader.queries[f"sort_{by}"])
     return condition, [*moments, after.value, after.id]
+
+
+def _sorted_arms(reader: Reader, words: tuple[str, ...] | None, by: str) -> Iterator[tuple[str, str, list[Any]]]:
+    """Return the arms of a list, each with its sort key."""
+    if by == "finished" and words is None:
+        # The index has only jobs that have a time; all others have the same key.
+        yield "finished_only", reader.queries["arm_finished"], []
+        yield "unfinished", reader.queries["arm_unfinished"], []
+        return
+    for arm, values in _arms(reader, words):
+        yield by, arm, values
 
 
 def _arms(reader: Reader, words: tuple[str, ...] | None) -> Iterator[tuple[str, list[Any]]]:

@@ -418,7 +418,9 @@ class Reader:
             known = [
                 each for row in self._ask("sweep_names", {"most": 1000}) for each in (row[1], f"{row[0]}/{row[1]}")
             ]
-            raise NotFound(f'there is no sweep "{word}".', suggestions.did_you_mean(word, known))
+            raise NotFound(
+                f'there is no sweep "{word}".', suggestions.did_you_mean(word, known) or "`dibs results` lists them."
+            )
         if len(exact) > 1:
             places = " and ".join(f"sweep:{project}/{name}" for _, project, name in exact)
             raise UserError(f'there are {len(exact)} sweeps "{word}".', f"Write {places}.")

@@ -42,7 +42,7 @@ _REST = _SPEC + len(SPEC_COLUMNS)
 #: The columns that the submission of a sweep sets.
 SWEEP_COLUMNS = ("project", "name", "command", "argv", "folder", "metric", "goal", "early_stop", "definition")
 #: Where the search begins in a row of {sweep}.
-_SEARCH = 11
+_SEARCH = 12
 #: How an attempt ended that gave its devices up; its job continues.
 EVICTED = "evicted"
 #: The columns of the table `arriving`, in order: what a `Member` defines of one of many similar jobs.

@@ -12,6 +12,9 @@ from typing import Any
 from dibs.model import selectors
 from dibs.model.jobs import ACTIVE, WAITING
 
+#: What makes a pattern match more than one text.
+WILDCARDS = frozenset("*?[")
+
 
 def where(
     chosen: selectors.Selection, now: int, queries: Mapping[str, str], sweep_ids: Callable[[str], list[int]]
@@ -39,6 +42,8 @@ def _part(atom: selectors.Atom, now: int, sweep_ids: Callable[[str], list[int]])
             return "where_since", [now - round(seconds * 1000)]
         case selectors.Like("sweep", pattern):
             return "where_sweep", [json.dumps(sweep_ids(pattern))]
+        case selectors.Like("name", pattern) if WILDCARDS.isdisjoint(pattern):
+            return "where_name_is", [pattern]
         case selectors.Like(field, pattern):
             return f"where_{field}", [pattern]
         case selectors.Everything():

@@ -165,7 +165,7 @@ def _settle_unbegun(turn: Turn, job: Job, seen: Seen, output: str) -> None:
     """Record that a start is over before its command ran."""
     why = f"{job.engine} ended it before its runner began"
     why += f" ({seen.why})" if seen.why else ""
-    why += f"; it printed: {output}" if output else ""
+    why += f"; it printed: {output}" if output else _unseen(turn, job)
     if job.state is State.STOPPING:
         turn.record(job, lifecycle.GivenUp(turn.now, "cancelled before the command ran"))
     elif job.state is not State.STARTING:
@@ -175,6 +175,15 @@ def _settle_unbegun(turn: Turn, job: Job, seen: Seen, output: str) -> None:
     else:
         turn.record(job, lifecycle.GivenUp(turn.now, why, runner_died=True))
         turn.refused.append((job, Refusal(refusals.JOB, why)))
+
+
+def _unseen(turn: Turn, job: Job) -> str:
+    """Return the usual cause if not even the output of a runner came up."""
+    remote = turn.remotes.get(job.engine)
+    if remote is None:
+        return ""
+    where = f"node {job.node}" if job.node else "every node"
+    return f"; it printed nothing: does {where} see {remote.packer.shared}, and can you write there?"
 
 
 def _refuse(turn: Turn, job: Job, why: str) -> None:

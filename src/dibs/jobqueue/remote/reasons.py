@@ -12,7 +12,7 @@ from dibs.scheduling.explanation import Reason
 from dibs.store.writer import Reader
 
 #: Advice while an engine cannot be reached.
-BY_ITSELF = "It is asked again by itself; `dibs engines` shows its state. No job changes meanwhile."
+BY_ITSELF = "dibs asks it again automatically; `dibs engines` shows its state. No job changes its state meanwhile."
 
 
 def of_waiting(job: Job, remotes: Mapping[str, Remote], reader: Reader) -> Reason:
@@ -41,7 +41,10 @@ def of_active(job: Job, remotes: Mapping[str, Remote]) -> str | None:
     """Return what an engine says about a start that it has and that has not begun; None if there is nothing to say."""
     remote = remotes.get(job.engine)
     if remote is None:
-        return f"its engine {job.engine} is not in the settings of the daemon"
+        return (
+            f"its engine {job.engine} is not in the settings of the daemon, so nothing is known about it; "
+            "add it again, then type: dibs daemon restart"
+        )
     if job.state is not State.STARTING:
         return None
     if remote.condition.trouble:

@@ -89,7 +89,7 @@ SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job
 SELECT DISTINCT job FROM dependencies WHERE needs = :id ORDER BY job LIMIT :most
 
 -- name: outcomes
--- The outcomes of the jobs that this one depends on; a deleted job counts as unfinished for ever, and a run that was
+-- The outcomes of the jobs that this one depends on; a deleted job counts as unfinished forever, and a run that was
 -- stopped early as done.
 SELECT needs, "when", CASE WHEN is_early AND outcome IS NOT NULL THEN 'done' ELSE outcome END
 FROM dependencies LEFT JOIN jobs ON jobs.id = needs WHERE job = :id
@@ -462,7 +462,11 @@ jobs.state IN ('starting', 'running', 'paused', 'stopping') AND jobs.state IN (S
 jobs.state <> 'finished' AND jobs.state IN (SELECT value FROM json_each(?))
 
 -- name: where_name
-jobs.name GLOB ?
+-- The plus keeps the order of the page, so that the query ends when the page is full.
++jobs.name GLOB ?
+
+-- name: where_name_is
+jobs.name = ?
 
 -- name: where_project
 jobs.project GLOB ?
@@ -471,7 +475,7 @@ jobs.project GLOB ?
 jobs.job_group GLOB ?
 
 -- name: where_tag
-EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value GLOB ?)
+jobs.tags <> '[]' AND EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value GLOB ?)
 
 -- name: where_sweep
 jobs.sweep IN (SELECT value FROM json_each(?))
@@ -521,6 +525,19 @@ jobs.id > ?
 -- name: after_id_descending
 jobs.id < ?
 
+-- name: arm_finished
+jobs.state = 'finished'
+
+-- name: arm_unfinished
+jobs.state <> 'finished'
+
+-- name: after_unfinished_ascending
+-- All of them have the value -1.
+jobs.id > CASE WHEN ? > -1 THEN 4611686018427387904 ELSE ? END
+
+-- name: after_unfinished_descending
+jobs.id < CASE WHEN ? > -1 THEN 4611686018427387904 ELSE ? END
+
 -- name: order_ascending
 ORDER BY place, id LIMIT ?
 
@@ -539,6 +556,12 @@ coalesce(jobs.started_at, -1)
 
 -- name: sort_finished
 coalesce(jobs.finished_at, -1)
+
+-- name: sort_finished_only
+jobs.finished_at
+
+-- name: sort_unfinished
+-1
 
 -- name: sort_priority
 jobs.priority
@@ -804,6 +827,8 @@ DELETE FROM scripts WHERE id NOT IN (SELECT script FROM jobs WHERE script IS NOT
 -- name: sweep_columns
 -- What `rows.sweep_of` reads, in its order.
 id, project, name, command, argv, folder, metric, goal, early_stop, batch, created_at,
+CASE WHEN json_extract(definition, '$.search') = 'random' AND json_type(definition, '$.points') = 'integer'
+    THEN json_extract(definition, '$.points') END,
 sampler, trials, seed, space, ended
 
 -- name: keep_search
