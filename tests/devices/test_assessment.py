@@ -86,7 +86,7 @@ def test_foreign_use_is_reported_with_pid_user_and_memory():
     many = foreign.with_foreign_use(card(processes=[process(n) for n in range(5)]), (), LIMITS)
     assert many.foreign.endswith("and 2 more")
     hidden = foreign.with_foreign_use(card(used=3 * GIB), (), LIMITS)
-    assert hidden.foreign == "3G of it are used without a lease, by nobody who can be seen from here"
+    assert hidden.foreign == "3G of it are used without a lease, by a process that is not visible here"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_job_on_a_gpu_outside_its_allocation_is_a_stray():
         LIMITS,
     )
     assert [(f.kind, f.job, f.device) for f in findings] == [("Stray", 4, B)]
-    assert seen.marks[4] == ("uses GPU 1, which it was not given (pid 50)",)
+    assert seen.marks[4] == ("uses GPU 1, which was not assigned to it (pid 50)",)
     assert seen.inventory.by_id[A].foreign is None
     # Nobody leases that GPU: others are kept away from it.
     assert "alice's python" in seen.inventory.by_id[B].foreign
@@ -158,7 +158,7 @@ def test_a_job_that_uses_ten_percent_more_than_declared_gets_one_event(memory, i
         Assessment(), reading(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS
     )
     assert [(f.kind, f.text) for f in findings] == (
-        [("Exceeds", "uses 7G of GPU 0, and declared 6G")] if is_too_much else []
+        [("Exceeds", "uses 7G of GPU 0, but declared 6G")] if is_too_much else []
     )
     _, again = assess(seen, reading(cards, users={A: ["alice"]}, jobs=[job], job_of={50: JobId(4)}), LIMITS)
     assert again == []
@@ -173,7 +173,7 @@ def test_a_gpu_is_free_when_its_memory_was_released():
     assert seen.unsettled == {A}
     seen, _ = assess(seen, reading(card(used=9 * GIB), at=1.0), LIMITS)
     (device,) = seen.inventory.devices
-    assert device.obstacle == device.settling == "9G of its last job have not come back yet"
+    assert device.obstacle == device.settling == "9G of memory of its last job is not freed yet"
     # Not foreign, and nobody gets the hint to ignore it.
     assert device.obstacle_to(ignores_foreign=True) == device.settling
     seen, findings = assess(seen, reading(card(used=GIB), at=2.0), LIMITS)
@@ -188,7 +188,7 @@ def test_memory_that_is_not_released_within_a_minute_marks_the_gpu_as_faulty(aft
     assert [f.kind for f in findings] == (["Unwell"] if is_out else [])
     assert (seen.inventory.devices[0].fault is not None) is is_out
     if is_out:
-        assert "9G of its memory did not come back within 60 s" in seen.inventory.devices[0].fault
+        assert "9G of its memory were not freed within 60 s" in seen.inventory.devices[0].fault
         # It stays faulty, even if the memory is released later, until a user accepts it.
         seen, findings = assess(seen, reading(card(), at=999.0), LIMITS)
         assert (seen.inventory.devices[0].fault is not None, findings) == (True, [])
@@ -308,9 +308,9 @@ def test_a_lent_gpu_marks_the_job_that_borrows_it():
 @pytest.mark.parametrize(
     ("now", "text"),
     [
-        (lent(holders=()), "the lease of GPU 0 has ended, which was lent while it was idle"),
-        (lent(beside=(8, 9)), "GPU 0, lent while its lease was idle, is used by its holder again (pid 8, 9)"),
-        (lent(holders=(EVE,)), "GPU 0, lent while its lease was idle, has another holder"),
+        (lent(holders=()), "GPU 0 was lent from an idle lease, which has ended"),
+        (lent(beside=(8, 9)), "GPU 0, lent from an idle lease, is used by its holder again (pid 8, 9)"),
+        (lent(holders=(EVE,)), "GPU 0, lent from an idle lease, has a new holder"),
     ],
 )
 def test_a_lent_gpu_is_reclaimed_at_every_reading_until_the_job_has_left(now, text):

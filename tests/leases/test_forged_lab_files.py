@@ -15,7 +15,7 @@ import pytest
 
 import lease_lab
 from dibs import errors
-from dibs.client import forgeries
+from dibs.client.checks import leases as lease_checks
 from dibs.foreground import reservation as reservation_maker
 from dibs.leases import (
     allowances,
@@ -130,13 +130,13 @@ def test_a_planted_file_of_any_kind_takes_no_device_away(place: Folder, puppet: 
     assert usage_records.days_of_users(place, [ANN]) == {ANN: {}}
     assert usage_records.recorded_users(place) == []
     assert served_records.of_users(place, [ANN]) == {}
-    assert set(forgeries.find(place)) == set(paths)
+    assert set(lease_checks.forgeries(place)) == set(paths)
 
 
 @needs_root
 def test_the_doctor_names_who_planted_a_record_or_reservation(place: Folder) -> None:
     path = reserve(place, f"{ANN}-1", BEN)
-    assert forgeries.find(place) == {path: f"{BEN} made it in the name of {ANN}"}
+    assert lease_checks.forgeries(place) == {path: f"{BEN} made it in the name of {ANN}"}
 
 
 def test_a_link_planted_at_our_record_is_not_written_through(place: Folder) -> None:
@@ -197,7 +197,7 @@ def test_root_reserves_over_the_head_of_a_user(place: Folder) -> None:
 def test_root_does_not_cancel_another_reservation_because_of_a_second_one_with_its_number(place: Folder) -> None:
     for uid in (ANN, BEN):
         reserve(place, f"{uid}-1", uid)
-    with pytest.raises(errors.Conflict, match=f"2 reservations have the number 1, of {ANN} and {BEN}.*add --user"):
+    with pytest.raises(errors.Conflict, match=f"2 reservations have the number 1, of {ANN} and {BEN}.*Add --user"):
         reservation_maker.find(place, 1, time.time())
     reserve(place, "65534-1", 65534)
     assert reservation_maker.find(place, 1, time.time(), user="nobody").uid == 65534

@@ -88,7 +88,7 @@ MINE = build.waiting(10, gpus=2)
             MINE,
             View([MINE]),
             devices.Inventory(problem="nvidia-smi exited 9"),
-            Reason("needs 2 GPUs; nvidia-smi exited 9", "`dibs doctor` says more."),
+            Reason("needs 2 GPUs; nvidia-smi exited 9", "`dibs doctor` has details."),
             id="the devices cannot be read",
         ),
         pytest.param(
@@ -123,7 +123,7 @@ MINE = build.waiting(10, gpus=2)
             build.waiting(10, gpu_ids=build.ids(5)),
             View([build.waiting(10, gpu_ids=build.ids(5))]),
             build.inventory(2),
-            Reason("needs 1 GPU; this machine has none that would do", "Without --gpu-ids it could use the others."),
+            Reason("needs 1 GPU; this machine has none matching", "Without --gpu-ids it could use the others."),
             id="the one it named is gone",
         ),
         pytest.param(

@@ -1,6 +1,6 @@
 """When a waiting job starts: the forecast against the days as the simulator then plays them.
 
-A world is its kind and its seed, as in `test_simulation`; a moment is one of its steps. `DIBS_PROVE=1` tries thousands.
+A world is its kind and its seed, as in `test_simulation`; a step is one point in its time. `DIBS_PROVE=1` tries more.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """A moment of a simulated world, and how long each of its jobs may still take from then on."""
+    """A step of a simulated world, and how long each of its jobs may still take."""
 
     world: simulation.World
     step: simulation.Step
@@ -79,7 +79,7 @@ def forecast_starts(wanted, *world, **more):
 
 
 def moment(kind, seed):
-    """Choose a moment at which jobs wait, and spans around the true durations of the unfinished jobs."""
+    """Choose a step at which jobs wait, and spans around the true durations of the unfinished jobs."""
     dice = Random(seed)
     world = simulation.world(seed, **KINDS[kind], most_jobs=60)
     # Whole seconds, so that the elapsed time of a running job is a whole number too.
@@ -278,7 +278,7 @@ def test_a_job_without_a_latest_start_has_no_forecast_devices():
 
 def test_a_device_that_is_checked_first_counts_as_free():
     """A real device is read before it is given to a job; that does not delay the forecast."""
-    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("nobody", note="is looked at first")))
+    view = View([build.waiting(3)], held=dict.fromkeys(build.ids(0, 1), Occupant("nobody", note="is checked first")))
     assert foreseen(prospect(view, {}), 3) == Forecast(build.NOW, build.NOW, build.ids(0))
 
 
@@ -352,7 +352,9 @@ def test_a_job_at_the_end_of_a_dependency_chain_gets_the_reason_of_its_start():
 
 def test_a_job_that_depends_on_a_held_job_has_no_forecast():
     coming = [needing(build.waiting(3), 2)]
-    assert expected(prospect(View(), {}, coming=coming), 3) == "job 2, for which it waits, cannot be predicted"
+    assert (
+        expected(prospect(View(), {}, coming=coming), 3) == "the end of job 2, which it waits for, cannot be predicted"
+    )
 
 
 def test_finished_dependencies_do_not_count():

@@ -135,8 +135,8 @@ def test_the_wait_of_a_job_that_is_always_passed_is_bounded() -> None:
 def test_why_says_who_passed_and_until_when() -> None:
     view = View([BIG, waiting(5)], [running(1, 0, ran_h=2, history=LONG), running(3, 1, history=SHORT)])
     reason = explanation.explain(BIG, view, build.inventory(2), POLICY, NOW)
-    assert re.search(r"; passed by 1 shorter job, and will not be passed after 2026-11-1\d \d\d:\d\d$", reason.text)
+    assert re.search(r"; 1 shorter job started before it, and no more will after 2026-11-1\d \d\d:\d\d$", reason.text)
     old = waiting(2, gpus=2, age_h=100)
     view = View([old], [running(1, 0, ran_h=100, history=LONG), running(3, 1, history=SHORT)])
     told = explanation.explain(old, view, build.inventory(2), POLICY, NOW)
-    assert told.text.endswith("; passed by 1 shorter job, and not passed any more")
+    assert told.text.endswith("; 1 shorter job started before it, and no more will")

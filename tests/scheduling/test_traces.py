@@ -31,13 +31,23 @@ def test_columns_may_come_in_any_order_beside_others() -> None:
         (["a,b"], 'line 1 of the trace: expected a column submit_time_s, got "a,b".'),
         ([HEADER], "a trace expected at least one job, got none."),
         ([HEADER, "0,1,1", "x,1,1"], 'line 3 of the trace: expected a number of seconds as submit_time_s, got "x".'),
-        ([HEADER, "0,-1,1"], 'line 2 of the trace: expected duration_s of at least 0, got "-1".'),
-        ([HEADER, "nan,1,1"], 'line 2 of the trace: expected a finite submit_time_s, got "nan".'),
-        ([HEADER, "0,inf,1"], 'line 2 of the trace: expected duration_s of at least 0, got "inf".'),
+        ([HEADER, "0,-1,1"], 'line 2 of the trace: expected duration_s from 0 to 3200000000, got "-1".'),
+        (
+            [HEADER, "nan,1,1"],
+            'line 2 of the trace: expected submit_time_s from -1000000000000 to 1000000000000, got "nan".',
+        ),
+        ([HEADER, "0,inf,1"], 'line 2 of the trace: expected duration_s from 0 to 3200000000, got "inf".'),
+        ([HEADER, "0,1e300,1"], 'line 2 of the trace: expected duration_s from 0 to 3200000000, got "1e300".'),
+        ([HEADER, "0,1,1,ada,5,6"], 'line 2 of the trace: expected at most 5 values, got "0,1,1,ada,5,6".'),
+        (
+            ["submit_time_s,duration_s,gpus,gpus"],
+            'line 1 of the trace: expected one column gpus, got "submit_time_s,duration_s,gpus,gpus".',
+        ),
+        ([HEADER, '0,1,"1'], 'line 2 of the trace: expected comma-separated values, got "unexpected end of data".'),
         ([HEADER, "0,1,0"], 'line 2 of the trace: expected gpus from 1 to 100000, got "0".'),
         ([HEADER, "0,1,1.5"], 'line 2 of the trace: expected a whole number of gpus, got "1.5".'),
         ([HEADER, "0,1"], 'line 2 of the trace: expected a whole number of gpus, got "".'),
-        ([HEADER, "0,1,1,ada,0"], 'line 2 of the trace: expected limit_s of at least 1, got "0".'),
+        ([HEADER, "0,1,1,ada,0"], 'line 2 of the trace: expected limit_s from 1 to 3200000000, got "0".'),
     ],
 )
 def test_a_bad_trace_is_refused_with_its_line(lines: list[str], text: str) -> None:

@@ -27,10 +27,14 @@ def ran(gib, looks=LEAST_LOOKS, is_done=True):
         (6, [ran(3)], ""),
         (18, [ran(9)], ""),
         (5, [ran(1.5)], ""),
-        # Less declared than was used: one run is enough, however it ended and however short it was.
+        # Less declared than was used: one run is enough, with any outcome and duration.
         (6, [ran(6.5)], "up to 6.5G of a GPU, more than the 6G declared: try --vram 8G"),
         (6, [ran(2), ran(9, looks=1, is_done=False)], "up to 9G of a GPU, more than the 6G declared: try --vram 10G"),
-        (20, [ran(23)], "up to 23G of a GPU, more than the 20G declared: without --vram it gets a GPU to itself"),
+        (
+            20,
+            [ran(23)],
+            "up to 23G of a GPU, more than the 20G declared: without --vram it gets exclusive use of a GPU",
+        ),
         # Much more declared than was used.
         (18, [ran(3)], "up to 3G of a GPU, and 18G are declared: with --vram 4G more jobs fit on the GPU"),
         (18, [ran(3), ran(8.5)], "up to 8.5G of a GPU, and 18G are declared: with --vram 10G more jobs fit on the GPU"),

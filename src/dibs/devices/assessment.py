@@ -170,7 +170,7 @@ class _Assessor:
         since = self.releasing.setdefault(device.id, self.reading.at_s)
         size = units.format_size(used)
         if self.reading.at_s - since < SETTLES_WITHIN_S:
-            text = f"{size} of its last job have not come back yet"
+            text = f"{size} of memory of its last job is not freed yet"
             return replace(device, settling=text, foreign=None, foreign_memory=0)
         self._put_out(device, health.dirty(size, SETTLES_WITHIN_S))
         self.unsettled.discard(device.id)
@@ -195,7 +195,7 @@ class _Assessor:
         for process in device.processes:
             job = jobs.get(self.reading.job_of.get(process.pid, JobId(0)))
             if job is not None and device.id not in job.allocation:
-                text = f"uses GPU {device.index}, which it was not given (pid {process.pid})"
+                text = f"uses GPU {device.index}, which was not assigned to it (pid {process.pid})"
                 self._remark(job, "Stray", text, device.id)
 
     def _judge_loan(self, job: Job, device: Device) -> None:
@@ -205,12 +205,12 @@ class _Assessor:
         user = lenders[0].uid if lenders else None
         others = self.reading.loans[device.id]
         if not holders:
-            why = f"the lease of GPU {device.index} has ended, which was lent while it was idle"
+            why = f"GPU {device.index} was lent from an idle lease, which has ended"
         elif others:
             pids = ", ".join(map(str, sorted(others)))
-            why = f"GPU {device.index}, lent while its lease was idle, is used by its holder again (pid {pids})"
+            why = f"GPU {device.index}, lent from an idle lease, is used by its holder again (pid {pids})"
         elif holders != lenders:
-            why = f"GPU {device.index}, lent while its lease was idle, has another holder"
+            why = f"GPU {device.index}, lent from an idle lease, has a new holder"
         else:
             # The holder comes before the borrower.
             lender = next(iter(self.reading.users.get(device.id, ())), None) or "somebody"
@@ -223,7 +223,7 @@ class _Assessor:
             self._remark(job, "Unwell", f"GPU {device.index}: {device.fault}", device.id)
         declared, used = job.spec.request.vram, usage.memory_of(job, device, self.reading.job_of)
         if declared and used is not None and used > declared * EXCESS:
-            text = f"uses {units.format_size(used)} of GPU {device.index}, and declared {units.format_size(declared)}"
+            text = f"uses {units.format_size(used)} of GPU {device.index}, but declared {units.format_size(declared)}"
             self._remark(job, "Exceeds", text, device.id)
         if device.foreign is not None:
             self._remark(job, "Foreign", f"GPU {device.index} is {device.foreign}", device.id)

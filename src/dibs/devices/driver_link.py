@@ -128,7 +128,7 @@ class DriverLink:
             chunk, patience_s = os.read(fd, 2**16), deadline_s
             size += len(chunk)
             if not chunk or size > LONGEST:
-                answer.trouble = self._death() if not chunk else "answered without end"
+                answer.trouble = self._death() if not chunk else "sent an endless answer"
                 return
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
@@ -143,7 +143,7 @@ class DriverLink:
                 raise ValueError(raw)
         except ValueError:
             start = raw[:60].decode("utf-8", "replace")
-            answer.trouble = f"answered {start!r}, which means nothing"
+            answer.trouble = f"sent an unexpected answer: {start!r}"
             return True
         if "at" in line:
             answer.at = str(line["at"])

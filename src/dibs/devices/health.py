@@ -23,13 +23,13 @@ XIDS = {
     74: "its NVLink has errors: reset it, or ask the admin",
     79: "it has fallen off the bus: the machine needs a reboot",
     92: "its memory has many errors: ask the admin",
-    94: "an error in its memory, which only hit the program that used it",
-    95: "an error in its memory that may have hit every program: reset it",
+    94: "an error in its memory that affected only the program using it",
+    95: "an error in its memory that may have affected every program: reset it",
     119: "its own controller does not answer: reset it, or reboot",
     120: "its own controller failed: reset it, or reboot",
 }
 
-BACK = "`dibs gpus undrain` brings it back"
+BACK = "`dibs gpus undrain` returns it to use"
 
 
 def xid_fault(xid: int) -> str | None:
@@ -53,6 +53,6 @@ def concern(device: Device) -> str | None:
 def dirty(size: str, after_s: float) -> str:
     """Describe memory that was not released."""
     return (
-        f"{size} of its memory did not come back within {after_s:g} s after its last lease ended: "
+        f"{size} of its memory were not freed within {after_s:g} s after its last lease ended: "
         f"a hidden process, or the driver; nvidia-smi --gpu-reset as root, or a reboot, frees it; {BACK}"
     )

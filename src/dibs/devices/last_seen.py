@@ -47,7 +47,7 @@ def read(text: str | None, machine: str) -> LastSeen | None:
 
 
 def absence(seen: LastSeen, why: str | None, now: int) -> str:
-    """Describe that none of the devices is visible any more; `why` is what the driver said."""
+    """Describe that none of the devices is visible any more; `why` is the driver's message."""
     then, today = time.localtime(seen.at / 1000), time.localtime(now / 1000)
     until = time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
     return f"no GPU is visible; this machine had {len(seen.devices)} until {until} (driver: {why or 'shows none'})"

@@ -17,8 +17,8 @@ from dibs.system import users
 #: NVML error codes of an unhealthy card. All others mean that the card does not report the field.
 FAULTS = {
     8: "the GPU has too little power: a power cable is missing",
-    11: "the GPU does not get the machine's attention (interrupts): reboot, or ask the admin",
-    14: "the GPU's own data is damaged: ask the admin, it may have to be replaced",
+    11: "interrupts of the GPU do not arrive: reboot, or ask the admin",
+    14: "the GPU's InfoROM is damaged: ask the admin, the GPU may have to be replaced",
     15: "the GPU has fallen off the bus: the machine needs a reboot",
     16: "the GPU needs a reset: nvidia-smi --gpu-reset as root, or a reboot",
     999: "the NVIDIA driver reports an unknown error for this GPU: nvidia-smi may say more, or ask the admin",

@@ -23,8 +23,8 @@ from dibs.scheduling.views import Occupant
 #: Seconds for which a reading is recent enough to give out a device. Jobs that start together share one reading, and a
 #: process that started just before is still seen.
 FRESH_FOR_S = 2.0
-STALE = Occupant("nobody", note="is looked at first")
-RELEASED = Occupant("nobody", note="was in use until now; it is free when its memory has come back")
+STALE = Occupant("nobody", note="is checked first")
+RELEASED = Occupant("nobody", note="was in use until now; it is free when its memory has been freed")
 
 
 class DeviceView:

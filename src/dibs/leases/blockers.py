@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 GATE = "keeps its gate locked"
 SOCKET = "has bound the name of its socket without listening"
 
+#: First and longest time in seconds for which a device is left alone; it doubles with each refusal in a row. Longer
+#: than an honest process keeps a gate or needs to listen on a socket.
+SHORTEST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 1.0
+
 #: Seconds between the two looks.
 SECOND_LOOK_S = 0.05
 
@@ -120,3 +125,59 @@ def all_devices(place: Folder) -> list[str]:
         gates = set()
     sockets = (holders.read_socket(place, rest, inodes) for rest, inodes in locks.deaf(place, "gpu").items())
     return sorted(gates | {socket.device for socket in sockets if socket is not None})
+
+
+class RefusedDevices:
+    """Devices that were refused although no holder is visible, and until when each is left alone.
+
+    Usually the holder has just left: a short job of another user took the device and ended before we looked. Then
+    nothing is in the way, and the device is tried again at once. Otherwise something holds it that cannot be watched,
+    such as a lease in another network namespace or a locked gate, and only time tells when that ends. All times are
+    those of `time.monotonic`.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._until: dict[str, float] = {}
+        #: The last pause of each device, and until when another refusal counts as one in a row.
+        self._last: dict[str, tuple[float, float]] = {}
+
+    def refuse(self, device: str, now: float) -> float:
+        """Note a refusal; return for how many seconds to leave the device alone, 0 if it may be tried at once."""
+        if not self._is_in_a_row(device, now) and not self._is_blocked(device):
+            self._last[device] = SHORTEST_PAUSE_S / 2, now + LONGEST_PAUSE_S
+            return 0.0
+        self.avoid([device], now)
+        return self._until[device] - now
+
+    def avoid(self, devices: Iterable[str], now: float) -> None:
+        """Leave devices alone, each for twice as long as before; those that are left alone already stay so."""
+        for device in devices:
+            if self._until.get(device, now) > now:
+                continue
+            pause_s = SHORTEST_PAUSE_S
+            if self._is_in_a_row(device, now):
+                pause_s = min(2 * self._last[device][0], LONGEST_PAUSE_S)
+            self._until[device] = now + pause_s
+            self._last[device] = pause_s, now + pause_s + LONGEST_PAUSE_S
+
+    def now(self, now: float) -> Collection[str]:
+        """Return the devices that are left alone; those whose gate is still locked are left alone for longer."""
+        over = [device for device, until in self._until.items() if until <= now]
+        if over:
+            self.avoid(gate_pids(self._folder, over), now)
+            self._until = {device: until for device, until in self._until.items() if until > now}
+            self._last = {device: last for device, last in self._last.items() if last[1] > now}
+        return self._until.keys()
+
+    @property
+    def retry_at(self) -> float | None:
+        """Return when the next device may be tried again; None if none is left alone."""
+        return min(self._until.values(), default=None)
+
+    def _is_in_a_row(self, device: str, now: float) -> bool:
+        return device in self._last and self._last[device][1] > now
+
+    def _is_blocked(self, device: str) -> bool:
+        """Tell whether the kernel shows a lock of the device or of its gate."""
+        return bool(holders.held(self._folder, [device]) or gate_pids(self._folder, [device]))

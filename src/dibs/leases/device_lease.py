@@ -104,15 +104,15 @@ class Unusable(Broken):
 
 REFUSALS = {
     "leased": "it is leased",
-    "full": "it has no room for one more to share it",
+    "full": "it has no room for another job that shares it",
     "split": "its lease file and its socket disagree (a deleted file, or a container with its own network)",
     "drained": "root has drained it",
-    "gate": "a process that was stopped keeps its gate closed",
+    "gate": "a suspended process keeps it locked",
     "quota": "a quota does not allow it",
     "reserved": "it is reserved",
-    "lent": "an evictable job that used it while its lease was idle has not left it yet",
-    "no loan": "root does not lend GPUs with an idle lease (idle_gpus)",
-    "not held": "its holder has released it, so it is not lent",
+    "lent": "an evictable job that borrowed it has not released it yet",
+    "no loan": "lending idle GPUs is off (idle_gpus)",
+    "not held": "its holder has released it, so it cannot be borrowed",
 }
 
 

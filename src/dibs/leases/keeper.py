@@ -112,7 +112,7 @@ def main() -> None:
 
     def warn(left_s: float) -> None:
         minutes = f"{left_s / 60:.0f} min" if left_s >= 60 else f"{left_s:.0f} s"
-        tell(int(owner), f"the lease of {devices} ends in {minutes}; dibs lease --extend 1h moves its end")
+        tell(int(owner), f"the lease of {devices} ends in {minutes}; dibs lease --extend 1h extends it")
 
     wait(int(pidfd), None if limit == NEVER else float(limit), files[0] if files else "", warn)
     for path in files:

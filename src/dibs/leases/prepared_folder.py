@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FOLDER = "/run/dibs"
 TMPFILES = "/etc/tmpfiles.d/dibs.conf"
-MARK = "# Written by `dibs machine init`; `dibs machine undo` takes it away.\n"
+MARK = "# Written by `dibs machine init`; `dibs machine undo` removes it.\n"
 #: The line that earlier releases told administrators to write.
 OLD_LINE = "d /run/dibs 1777 root root -"
 #: Why a device cannot be used in a prepared folder.

@@ -307,7 +307,7 @@ class OwnRecord:
 
 
 def _lock(path: str) -> int | None:
-    """Return our locked file, made if it is missing; None if it cannot be had."""
+    """Return our locked file, made if it is missing; None if that fails."""
     fd = _open_own(path, os.O_CREAT)
     until = time.monotonic() + LOCK_S
     pauses_s = iter(PAUSES_S)

@@ -49,9 +49,6 @@ ASSUMED_S = 86400.0
 #: changes with time, and each of us may have looked at another moment. It doubles up to `LONGEST_S`.
 YIELD_S = 0.1
 
-#: Seconds for which a device is left alone after it was refused although nobody holds it.
-AVOID_FOR_S = 1.0
-
 
 class TimedOut(errors.Busy):
     """The devices did not become free in time. `limit` is the quota that forbids more, in words; empty: none does."""
@@ -157,8 +154,8 @@ class Waiter(LinePlace):
         self.limit = ""
         self._vet = vet
         self._known = known
-        #: Devices that were refused though nobody holds them, and until when they are not tried again.
-        self._avoided: dict[str, float] = {}
+        #: Devices that were refused though nobody holds them.
+        self._refused = blockers.RefusedDevices(place)
         #: Devices that must not be used, and until when they are not checked again.
         self._unfit: dict[str, float] = {}
         #: The last device whose lease file could not be used.
@@ -237,7 +234,7 @@ class Waiter(LinePlace):
             return device_lease.take(self.folder, look.chosen, self._note, share)
         except device_lease.Refused as refused:
             if refused.holder is None and refused.why not in ("quota", "reserved"):
-                self._avoided[refused.device] = time.monotonic() + AVOID_FOR_S
+                self._refused.refuse(refused.device, time.monotonic())
             return None
         except device_lease.Unusable as error:
             self._unusable = error
@@ -292,17 +289,7 @@ class Waiter(LinePlace):
             raise self._unusable
 
     def _look(self, count: int, wanted: Sequence[str]) -> _Look:
-        return _Look(self, count, wanted, self._terms(), self._still_avoided(), self._known)
-
-    def _still_avoided(self) -> Collection[str]:
-        """Return the devices that are left alone now; those whose gate stays locked are left alone for longer."""
-        now = time.monotonic()
-        over = [device for device, until in self._avoided.items() if until <= now]
-        if over:
-            stuck = blockers.gate_pids(self.folder, over)
-            self._avoided = {device: until for device, until in self._avoided.items() if until > now}
-            self._avoided |= dict.fromkeys(stuck, now + AVOID_FOR_S)
-        return self._avoided
+        return _Look(self, count, wanted, self._terms(), self._refused.now(time.monotonic()), self._known)
 
     def _fit(self, wanted: Sequence[str]) -> Sequence[str]:
         """Return `wanted` without unfit devices; those whose time is over are checked again."""

@@ -8,7 +8,7 @@ Evictable jobs yield to ordinary ones, and to older evictable ones of the same u
 - Jobs that were not evicted last for the same user come first, then those of the waiting user, then those that hold
   the fewest devices beyond what is needed (a large job that yields one GPU loses all and has to collect them again),
   then those that have run for the shortest time.
-- No job is evicted for ever: see `after`, and `precedence.is_overdue`.
+- No job is evicted forever: see `after`, and `precedence.is_overdue`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dibs.scheduling.views import Active, Occupant, Policy, View, WaitingJob
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """These devices are to be given up for a waiting user."""
+    """These devices have to be given up for a waiting user."""
 
     #: The job of ours that gives them up; None: a job of another user does.
     id: JobId | None
@@ -51,8 +51,6 @@ class Decision:
 
 
 NOTHING = Decision()
-#: How often a job is evicted before it runs to its end, however many GPUs it has, unless the settings say less.
-LEAST_OF_LARGE = 2
 #: Milliseconds until the next decision if a job is just starting.
 STARTING_MS = 100
 
@@ -60,11 +58,10 @@ STARTING_MS = 100
 def after(request: Request, evictions: int, most: int) -> Request:
     """Return the request of a job after it was evicted this often: from `most` on, it runs to its end.
 
-    Large jobs are evicted less often, because they wait longest until they can start again. One that was evictable
-    because it wrote checkpoints stays so: as an ordinary job it would be ahead of those for whom it was evicted.
+    One that was evictable because it wrote checkpoints stays so: as an ordinary job it would be ahead of those for whom
+    it was evicted.
     """
-    bound = min(most, max(LEAST_OF_LARGE, most // max(1, request.gpus)))
-    return replace(request, evictable=NO if evictions >= bound else YES)
+    return replace(request, evictable=NO if evictions >= most else YES)
 
 
 def decide(view: View, inventory: Inventory, policy: Policy, now: int, decided: Plan | None = None) -> Decision:

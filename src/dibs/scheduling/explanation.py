@@ -86,12 +86,12 @@ def _explain_passers(job: WaitingJob, kept: Reservation, since: int, view: View,
     count = len(precedence.passers(job, view.active, since))
     if not count:
         return ""
-    what = f"; passed by {count} shorter job{'s' if count > 1 else ''}"
+    what = f"; {count} shorter job{'s' if count > 1 else ''} started before it"
     if kept.closes_at <= now:
-        return f"{what}, and not passed any more"
+        return f"{what}, and no more will"
     closes_at, today = (datetime.fromtimestamp(at / 1000) for at in (kept.closes_at, now))
     told = f"{closes_at:%H:%M}" if closes_at.date() == today.date() else f"{closes_at:%Y-%m-%d %H:%M}"
-    return f"{what}, and will not be passed after {told}"
+    return f"{what}, and no more will after {told}"
 
 
 def _explain_limit(job: WaitingJob, limit: Limit, view: View, decided: Plan) -> Reason | None:
@@ -165,7 +165,7 @@ def _explain_cpus(job: WaitingJob, pool: Amounts, policy: Policy) -> Reason:
 
 def _explain_etiquette(job: WaitingJob, view: View, inventory: Inventory, policy: Policy) -> Reason:
     if policy.quota and job.request.gpus > planner.pool_of(view, inventory, policy).gpus:
-        return Reason(policy.quota, f"It starts when that allows it. {feasibility.BY_ROOT}")
+        return Reason(policy.quota, f"It starts when the quota allows it. {feasibility.BY_ROOT}")
     mine = len({device for active in view.active for device in active.devices})
     if policy.max_gpus is not None and mine + job.request.gpus > policy.max_gpus:
         text = f"your jobs use {mine} of {policy.max_gpus} GPUs (setting max_gpus)"
@@ -225,7 +225,7 @@ def _gpu_time(one: Position) -> str:
 
 def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reason:
     if inventory.problem:
-        return Reason(f"needs {units.count_gpus(job.request.gpus)}; {inventory.problem}", "`dibs doctor` says more.")
+        return Reason(f"needs {units.count_gpus(job.request.gpus)}; {inventory.problem}", "`dibs doctor` has details.")
     named = views.request_devices(inventory, job.request).intersection(inventory.ids)
     told = {d.id: why for d in inventory.devices if d.id in named and (why := capacity.obstacle(d, job.request))}
     out = _by_gpu(told, inventory)
@@ -238,7 +238,7 @@ def _explain_unusable(job: WaitingJob, inventory: Inventory, count: int) -> Reas
     if len(named) < job.request.gpus:
         # There were more devices when it was submitted.
         return Reason(
-            f"needs {need}; this machine has {len(named) or 'none'} {'that would do' if choice else 'now'}{why}", hint
+            f"needs {need}; this machine has {len(named) or 'none'} {'matching' if choice else 'now'}{why}", hint
         )
     return Reason(f"needs {need}; {f'only {count}' if count else 'none'} of the right kind can be used now{why}", hint)
 

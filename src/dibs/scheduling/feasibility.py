@@ -46,7 +46,7 @@ def check_possible(request: Request, inventory: Inventory, policy: Policy, who: 
         left = max(0, total - policy.keep_free)
         raise Impossible(
             f"{who} asks for {count_gpus(request.gpus)}; keep_free leaves {left} of {total}.",
-            "This is one of your settings.",
+            "To change this setting: dibs config set keep_free 0",
         )
 
 
@@ -63,8 +63,8 @@ def _check_vram(request: Request, inventory: Inventory, who: str) -> None:
     sizes = sorted((d.memory_total or 0 for d in able), reverse=True)
     if not any(sizes):
         raise Impossible(
-            f"{who} asks for --vram {units.format_size(request.vram)}; the driver does not tell how much memory the "
-            "GPUs have.", "Without --vram it gets exclusive use of a GPU.",
+            f"{who} asks for --vram {units.format_size(request.vram)}; the driver does not report how much memory "
+            "the GPUs have.", "Without --vram it gets exclusive use of a GPU.",
         )  # fmt: skip
     most = sizes[min(request.gpus, len(sizes)) - 1]
     if request.vram > most:
@@ -87,7 +87,7 @@ def _check_counted(request: Request, policy: Policy, who: str) -> None:
     if policy.max_gpus is not None and request.gpus > policy.max_gpus:
         raise Impossible(
             f"{who} asks for {count_gpus(request.gpus)}; max_gpus allows {policy.max_gpus}.",
-            "This is one of your settings.",
+            f"To change this setting: dibs config set max_gpus {request.gpus}",
         )
 
 
@@ -100,7 +100,7 @@ def check_quotas(request: Request, quotas: Sequence[tuple[str, Quota]], who: str
         if quota.vram is not None and not 0 < request.vram <= quota.vram:
             asked = f"--vram {units.format_size(request.vram)}" if request.vram else "whole GPUs"
             most = units.format_size(quota.vram)
-            raise Impossible(f"{who} asks for {asked}; {name} is {most} of each GPU.", f"Say --vram {most}. {BY_ROOT}")
+            raise Impossible(f"{who} asks for {asked}; {name} is {most} of each GPU.", f"Use --vram {most}. {BY_ROOT}")
 
 
 def check_time(limit_s: float | None, quotas: Sequence[tuple[str, Quota]], who: str) -> None:

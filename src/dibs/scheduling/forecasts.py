@@ -338,7 +338,7 @@ class _Simulation:
             return self._endless(job_id)
         job = next((job for line in self.lines.values() for job in line.jobs if job.id == job_id), None)
         if job is None:
-            return f"job {job_id}, for which it waits, cannot be predicted", dependencies.see(job_id)
+            return f"the end of job {job_id}, which it waits for, cannot be predicted", dependencies.see(job_id)
         return self._in_the_way(job)
 
     def _in_the_way(self, job: WaitingJob) -> tuple[str, str]:

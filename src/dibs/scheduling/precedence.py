@@ -81,7 +81,7 @@ def evictable_at(started_at: int | None, policy: Policy, now: int) -> int:
 def is_overdue(request: Request, since: int | None, policy: Policy, now: int) -> bool:
     """Tell whether an evictable job, submitted at `since`, is served as an ordinary one because it is that old.
 
-    Ordinary jobs come before evictable ones, so without this some would wait for ever. One that is larger than the
+    Ordinary jobs come before evictable ones, so without this some would wait forever. One that is larger than the
     share of its user stays evictable: as an ordinary job it could never start.
     """
     if not request.is_evictable or since is None or now - since < policy.evictable_wait_s * 1000:

@@ -2,6 +2,8 @@
 
 Most plans are of this kind, and between two short jobs the plan is on the way. `planner` decides the same, but also
 reserves devices for the first job that does not fit, which here nobody could take.
+
+Apart: It is compared with `planner` for random queues.
 """
 
 from __future__ import annotations

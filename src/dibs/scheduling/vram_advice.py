@@ -41,7 +41,9 @@ def hint(declared: int, runs: Iterable[Earlier], card: int | None) -> str:
     most = max((run.peak for run in runs), default=0)
     used = f"earlier runs of this command used up to {units.format_size(most)} of a GPU"
     if declared and most > declared:
-        remedy = "without --vram it gets a GPU to itself" if card and enough(most) > card else f"try {_option(most)}"
+        remedy = (
+            "without --vram it gets exclusive use of a GPU" if card and enough(most) > card else f"try {_option(most)}"
+        )
         return f"{used}, more than the {units.format_size(declared)} declared: {remedy}"
     # A failed run may have ended before it needed much, and one with few samples may have used more.
     if not most or not any(run.is_done and run.looks >= LEAST_LOOKS for run in runs):

@@ -1,4 +1,7 @@
-"""Run the policies on the same work and compare them."""
+"""Run the policies on the same work and compare them.
+
+Apart: It is the simulation's only way in; the verb prints.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ Pure: lines in, jobs out. An error names the line.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,6 +15,8 @@ REQUIRED = ("submit_time_s", "duration_s", "gpus")
 OPTIONAL = ("tenant", "limit_s")
 #: More than any machine has; larger numbers are mistakes.
 MOST_GPUS = 100_000
+#: Seconds: a run of more than a century, or a moment beyond the year 30000, is a mistake.
+LONGEST_S, LATEST_S = 3.2e9, 1e12
 HELP = "The first line names the columns: submit_time_s,duration_s,gpus[,tenant,limit_s]."
 
 
@@ -35,10 +36,11 @@ class TraceJob:
 
 def read(lines: Iterable[str]) -> list[TraceJob]:
     """Return the jobs of a trace in order of submission."""
-    rows = csv.reader(lines)
+    rows = csv.reader(lines, strict=True)
     try:
-        places = _places(next(rows, []))
-        jobs = [_job(row, places, rows.line_num) for row in rows if row]
+        header = next(rows, [])
+        places, width = _places(header), len(header)
+        jobs = [_job(row, places, rows.line_num, width) for row in rows if row]
     except csv.Error as error:
         raise _wrong(rows.line_num, "comma-separated values", str(error)) from None
     if not jobs:
@@ -56,29 +58,34 @@ def _places(header: list[str]) -> dict[str, int]:
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise _wrong(1, f"a column {missing[0]}", ",".join(names)[:80] or "nothing", HELP)
+    twice = [name for name in (*REQUIRED, *OPTIONAL) if names.count(name) > 1]
+    if twice:
+        raise _wrong(1, f"one column {twice[0]}", ",".join(names)[:80])
     return {name: names.index(name) for name in (*REQUIRED, *OPTIONAL) if name in names}
 
 
-def _job(row: list[str], places: dict[str, int], line: int) -> TraceJob:
+def _job(row: list[str], places: dict[str, int], line: int, width: int) -> TraceJob:
+    if len(row) > width:
+        raise _wrong(line, f"at most {width} values", ",".join(row))
     fields = {name: row[place].strip() if place < len(row) else "" for name, place in places.items()}
     limit = fields.get("limit_s", "")
     return TraceJob(
         0,
-        _seconds("submit_time_s", fields["submit_time_s"], line, least=-math.inf),
-        _seconds("duration_s", fields["duration_s"], line, least=0),
+        _seconds("submit_time_s", fields["submit_time_s"], line, -LATEST_S, LATEST_S),
+        _seconds("duration_s", fields["duration_s"], line, 0, LONGEST_S),
         _gpus(fields["gpus"], line),
         fields.get("tenant", ""),
-        _seconds("limit_s", limit, line, least=1) if limit else None,
+        _seconds("limit_s", limit, line, 1, LONGEST_S) if limit else None,
     )
 
 
-def _seconds(name: str, text: str, line: int, least: float) -> float:
+def _seconds(name: str, text: str, line: int, least: float, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
         raise _wrong(line, f"a number of seconds as {name}", text) from None
-    if not math.isfinite(value) or value < least:
-        raise _wrong(line, f"{name} of at least {least:g}" if math.isfinite(least) else f"a finite {name}", text)
+    if not least <= value <= most:
+        raise _wrong(line, f"{name} from {least:.0f} to {most:.0f}", text)
     return value
 
 
