@@ -46,6 +46,9 @@ def test_a_user_may_limit_own_projects_and_root_wins() -> None:
     both = lab_rules.merged(site, own).project
     assert {name: quota.gpus for name, quota in both.items()} == {"audio": 1, "vision": 2}
     assert lab_rules.merged(None, own) is own
+    # Root's may be read again later; those of the user stay.
+    assert {name: quota.gpus for name, quota in site.own_project.items()} == {"audio": 1, "vision": 8}
+    assert own.own_project == own.project
 
 
 def test_no_rules_limit_nobody() -> None:
@@ -79,7 +82,7 @@ def test_mistakes_are_named(text: str, told: str) -> None:
     "text", ["[shares.user]\nann = 2\n", "[quotas.default]\ngpus = 2\n", "[quotas.user.a]\ngpus=2"]
 )
 def test_a_user_cannot_set_rules_for_people(text: str) -> None:
-    with pytest.raises(UserError, match=r"counts only in /etc/dibs/config.toml"):
+    with pytest.raises(UserError, match=r"can be set only in /etc/dibs/config.toml"):
         rules(text, is_site=False)
 
 

@@ -162,7 +162,7 @@ def test_ranges_may_use_the_notation_of_wandb(load):
         ("command: x\nparameters: {a: 1}\nexclude: [a is]", "expected a condition such as"),
         ("command: x\nparameters: {a: 1}\nblocks: {b: 1}", "blocks: expected a list of mappings, got a mapping."),
         ("command: x\nparameters: {a: 1}\nblocks: [b]", "blocks: 1: expected names with values"),
-        ("command: x\nparameters: {a: 1}\nparameters: {b: 1}", 'the key "parameters" is there twice'),
+        ("command: x\nparameters: {a: 1}\nparameters: {b: 1}", 'the key "parameters" appears twice'),
         ("a: [", "expected YAML, got something else: line"),
         ("- a", "expected keys such as command and parameters, got a list."),
         ("", "expected keys such as command and parameters, got nothing."),
@@ -183,9 +183,9 @@ def test_a_mistake_is_a_one_line_error_with_file_and_key(load, tmp_path, text, c
     ("name", "text", "complaint"),
     [
         ("a.json", '{"command": }', "expected JSON, got something else: line 1: expecting value."),
-        ("a.json", '{"a": 1, "a": 2}', 'the key "a" is there twice'),
-        ("a.json", '{"parameters": {"a": NaN}}', "NaN is no number that can be kept"),
-        ("a.json", '{"parameters": {"a": 1e999}}', "1e999 is no number that can be kept"),
+        ("a.json", '{"a": 1, "a": 2}', 'the key "a" appears twice'),
+        ("a.json", '{"parameters": {"a": NaN}}', "NaN is not a number that can be stored"),
+        ("a.json", '{"parameters": {"a": 1e999}}', "1e999 is not a number that can be stored"),
         ("a.json", "[" * 100_000, "expected a few levels of keys, got too many."),
         ("a.toml", "a = ", "expected TOML, got something else:"),
         ("a.csv", "", "expected a first row with the names of the parameters, got nothing."),
@@ -330,9 +330,9 @@ def test_a_wandb_bayes_file_is_a_search(load):
 
 
 def test_a_wandb_bayes_file_needs_a_run_count_and_a_metric(load):
-    with pytest.raises(errors.UserError, match="--search expected the number of runs"):
+    with pytest.raises(errors.UserError, match="--search needs the number of runs"):
         load("sweep.yaml", BAYES.replace("run_cap: 12", "")).check()
-    with pytest.raises(errors.UserError, match="expected the metric"):
+    with pytest.raises(errors.UserError, match="needs a metric"):
         load("sweep.yaml", BAYES.replace("metric: {name: val_loss, goal: maximize}", "")).check()
 
 

@@ -154,7 +154,7 @@ def test_conditions_may_depend_on_parameters_with_conditions():
 
 
 def test_circular_conditions_are_refused():
-    with pytest.raises(errors.UserError, match="circle"):
+    with pytest.raises(errors.UserError, match="without a cycle"):
         space("a 1 2", "b 1 2", when={"a": "b == 1", "b": "a == 1"})
 
 
@@ -198,7 +198,7 @@ def test_a_block_overrides_the_common_parameters():
 
 
 def test_a_space_with_random_values_needs_a_sample_size():
-    with pytest.raises(errors.UserError, match="lr, k is drawn by chance: say how many points with --sample N"):
+    with pytest.raises(errors.UserError, match="lr, k is random: set the number of points with --sample N"):
         Points(space("lr=uniform(0,1)", "k=randint(1,3)"))
 
 
@@ -287,9 +287,9 @@ def test_duplicates_are_refused(words):
 
 
 def test_random_or_conditional_parameters_cannot_be_zipped():
-    with pytest.raises(errors.UserError, match="drawn by chance"):
+    with pytest.raises(errors.UserError, match="got a random one"):
         space("a 1 2", "b=uniform(0,1)", zips=[["a", "b"]])
-    with pytest.raises(errors.UserError, match="expected no `when` for a"):
+    with pytest.raises(errors.UserError, match="`when` cannot be used for a"):
         space("a 1 2", "b 1 2", zips=[["a", "b"]], when={"a": "b == 1"})
 
 

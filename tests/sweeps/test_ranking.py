@@ -42,7 +42,7 @@ def test_without_a_metric_runs_are_in_the_order_of_their_points():
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones():
-    with pytest.raises(UserError, match="known are loss"):
+    with pytest.raises(UserError, match="reported so far: loss"):
         ranking.check_metric("acc", ["loss"])
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dibs.errors import UserError
 from dibs.system import settings
+from dibs.system.configuration import entries
 from dibs.system.configuration import file as settings_file
 
 ENVIRON = {"HOME": "/nonexistent"}
@@ -28,7 +29,7 @@ def write(file: Path, text: str) -> None:
 
 
 def put(file: Path, name: str, text: str) -> None:
-    entry = settings.entry(name)
+    entry = entries.entry(name)
     assert entry is not None
     settings_file.set_value(file, entry, text, ENVIRON)
 
@@ -53,11 +54,11 @@ def test_keys_are_set_and_unset_one_by_one_and_comments_stay(file: Path) -> None
     put(file, "engines.lab.shared", "/nfs/ada")
     put(file, "engines.lab.max_sent", "5")
     assert load(file).engines["lab"].problem is None
-    assert [entry.name for entry in settings.entries(load(file))] == [
+    assert [entry.name for entry in entries.entries(load(file))] == [
         "engines.lab.kind", "engines.lab.shared", "engines.lab.max_sent",
     ]  # fmt: skip
     for name in ("kind", "shared", "max_sent"):
-        entry = settings.entry(f"engines.lab.{name}")
+        entry = entries.entry(f"engines.lab.{name}")
         assert entry is not None
         assert settings_file.unset(file, entry, ENVIRON)
         assert not settings_file.unset(file, entry, ENVIRON)
@@ -92,9 +93,9 @@ def test_a_value_that_makes_the_file_invalid_is_not_written(file: Path) -> None:
     with pytest.raises(UserError):
         put(file, "engines.lab.kind", "pbs")
     with pytest.raises(UserError, match=r"expected engines.NAME.KEY"):
-        settings.entry("engines.lab")
+        entries.entry("engines.lab")
     with pytest.raises(UserError, match=r"expected engines.NAME.KEY"):
-        settings.entry("engines.lab.nothing")
+        entries.entry("engines.lab.nothing")
     assert file.read_text() == before
 
 

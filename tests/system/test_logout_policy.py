@@ -64,7 +64,7 @@ def test_a_disk_is_nearly_full_when_bytes_or_files_run_out() -> None:
     assert disk.warning(folder, plenty) is None
     assert disk.warning(folder, disk.Room(10**12, 10**13, None)) is None
     told = disk.warning(folder, disk.Room(100 * 2**20, 10**13, 10**6))
-    assert told == "the disk of /somewhere is nearly full (100M free); jobs fail when it is"
+    assert told == "the disk of /somewhere is nearly full (100M free); no job can start when it is full"
     assert "room for 7 files" in str(disk.warning(folder, disk.Room(10**12, 10**13, 7)))
 
 

@@ -36,7 +36,7 @@ def test_sockets_folders_and_other_devices_are_refused(tmp_path: Path) -> None:
             opened(tmp_path / "socket")
     with pytest.raises(OSError, match="it is a folder"):
         opened(tmp_path)
-    assert output_files.find_refusal("/dev/random") == "expected a regular file or a terminal, it is a device"
+    assert output_files.find_refusal("/dev/random") == "expected a regular file or a terminal, but it is a device"
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/full"])

@@ -161,6 +161,7 @@ def test_every_setting_can_come_from_the_environment(place):
         DIBS_WEB_KEY="/opt/key.pem",
         DIBS_STATUS_SOCKET="/srv/dibs/status.sock",
         DIBS_COMMAND_SERVER="false",
+        DIBS_PREPARED_FOLDERS="64",
         DIBS_ENGINE="lab",
     )
     assert found == Settings(
@@ -201,6 +202,7 @@ def test_every_setting_can_come_from_the_environment(place):
         web_key=Path("/opt/key.pem"),
         status_socket=Path("/srv/dibs/status.sock"),
         command_server=False,
+        prepared_folders=64,
         engine="lab",
     )
     own = [setting for setting in SETTINGS if not setting.is_roots]
@@ -211,10 +213,10 @@ def test_the_loan_of_idle_gpus_is_for_root_to_allow(place):
     text = 'idle_gpus = "evictable"\n'
     place.write(place.site, text)
     assert place.load().idle_gpus == "evictable"
-    with pytest.raises(errors.UserError, match=r"DIBS_IDLE_GPUS: idle_gpus counts only in /etc/dibs/config\.toml"):
+    with pytest.raises(errors.UserError, match=r"DIBS_IDLE_GPUS: idle_gpus can be set only in /etc/dibs/config\.toml"):
         place.load(DIBS_IDLE_GPUS="evictable")
     place.write(place.user, text)
-    with pytest.raises(errors.UserError, match=r"line 1: idle_gpus counts only in /etc/dibs/config\.toml"):
+    with pytest.raises(errors.UserError, match=r"line 1: idle_gpus can be set only in /etc/dibs/config\.toml"):
         place.load()
 
 
@@ -266,7 +268,7 @@ def test_missing_files_are_no_error(place):
         ("cpu_slots = 0", "cpu_slots: expected a whole number from 1 up, got 0."),
         ("cpu_slots = true", "cpu_slots: expected a whole number from 1 up, got true."),
         ('cpu_slots = "4"', 'cpu_slots: expected a whole number from 1 up, got "4".'),
-        ('shell = ""', 'shell: expected a text that is not empty, got "".'),
+        ('shell = ""', 'shell: expected a non-empty text, got "".'),
         ('visible = "name"', 'visible: expected "uuid" or "index", got "name".'),
         ("visible = []", 'visible: expected "uuid" or "index", got [].'),
         ("grace = 30", 'grace: expected a time such as 90m, 2h or 1d12h, got "30": write 30m or 30s'),
@@ -334,7 +336,7 @@ def test_a_file_that_others_may_only_read_is_accepted(place, mode):
 def test_a_file_of_another_user_is_refused(place):
     place.write(place.user, 'shell = "/tmp/evil"')
     os.chown(place.user, 54321, -1)
-    assert "expected a file of yours or of root, it belongs to user 54321" in place.error()
+    assert "expected a file of yours or of root, but it belongs to user 54321" in place.error()
 
 
 def test_a_file_that_is_not_regular_is_refused_without_blocking(place):

@@ -51,7 +51,7 @@ def open_log(path: str) -> LogFile:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         os.close(fd)
-        raise Conflict(f"{path} is not a file that can be read again, so its text is not here.")
+        raise Conflict(f"{path} is not a regular file, so its output cannot be shown.")
     return LogFile(fd, found.st_size)
 
 
@@ -98,10 +98,10 @@ def _ask(log: LogFile, asked: dict[str, object]) -> bytes:
         return child.stdout
     if child.returncode == search_child.EXIT_BAD_EXPRESSION:
         why = " ".join(child.stdout.decode(errors="replace").split())
-        raise UserError(f"text expected a regular expression, got one that is not: {why}.")
+        raise UserError(f"text expected a regular expression, got an invalid one: {why}.")
     if child.returncode < 0:
         raise UserError(
-            f"the expression took more than {search_child.MOST_CPU_S} s and was given up.",
-            "Write it without repeats inside repeats, or search for plain text.",
+            f"the search took more than {search_child.MOST_CPU_S} s of CPU time and was stopped.",
+            "Simplify the expression (no repeats inside repeats), or search for plain text.",
         )
     raise MachineError("the log cannot be searched.", " ".join(child.stderr.decode(errors="replace").split())[-200:])

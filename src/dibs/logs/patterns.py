@@ -19,8 +19,9 @@ def check(name: str, pattern: str) -> None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise UserError(f'expected {EXAMPLE}; "{pattern[:80]}" is no regular expression: {error}.') from None
+        raise UserError(f'expected {EXAMPLE}; "{pattern[:80]}" is not a regular expression: {error}.') from None
     if groups != 1:
         raise UserError(
-            f'expected {EXAMPLE}; "{pattern[:80]}" has {groups} groups.', "(?:...) is a group that does not count."
+            f'expected {EXAMPLE}; "{pattern[:80]}" has {groups} groups.',
+            "Use (?:...) for groups that are not the number.",
         )

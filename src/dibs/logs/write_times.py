@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Sequence
 
-#: A moment in wall-clock milliseconds, and the size of the log then.
+#: A time in wall-clock milliseconds, and the size of the log then.
 MARK = struct.Struct("<qq")
 #: The most bytes of such a file that are read: a month of a mark every 30 seconds.
 MOST_BYTES = 90_000 * MARK.size

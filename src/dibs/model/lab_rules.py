@@ -77,6 +77,8 @@ class Rules:
         self.group: dict[str, Quota] = {}
         self.each: dict[str, Quota] = {}
         self.project: dict[str, Quota] = {}
+        #: Those of `project` that the user set; root's may change at any time.
+        self.own_project: dict[str, Quota] = {}
         self.half_life_s = HALF_LIFE_S
         self.unused_for_s = UNUSED_FOR_S
         self.idle_after_s = IDLE_AFTER_S
@@ -136,6 +138,7 @@ def merged(site: object, own: object) -> Rules:
     if not isinstance(site, Rules):
         return own
     site.project = {**own.project, **site.project}
+    site.own_project = own.project
     return site
 
 
@@ -147,15 +150,17 @@ def parse(table: Mapping[str, object], where: str, is_site: bool = True) -> Rule
     rules = Rules()
     shares, quotas = (_table(table.get(name, {}), f"{where}: [{name}]") for name in TABLES)
     if shares and not is_site:
-        raise errors.UserError(f"{where}: [shares] counts only in {SITE_FILE}.", "Ask root for another share.")
+        raise errors.UserError(f"{where}: [shares] can be set only in {SITE_FILE}.", "Ask root for another share.")
     for kind, into in (("user", rules.user_shares), ("group", rules.group_shares)):
         for name, value in _table(shares.pop(kind, {}), f"{where}: [shares.{kind}]").items():
             into[name] = _number(value, f"{where}: shares.{kind}.{name}", MOST_SHARE)
     _refuse_unknown(shares, ("user", "group"), f"{where}: [shares]")
     if not is_site and (others := quotas.keys() - {"project"}):
         hint = "Limit your own jobs with max_gpus, or with [quotas.project.NAME]."
-        raise errors.UserError(f"{where}: [quotas.{min(others)}] counts only in {SITE_FILE}.", hint)
+        raise errors.UserError(f"{where}: [quotas.{min(others)}] can be set only in {SITE_FILE}.", hint)
     _read_quotas(rules, quotas, where)
+    if not is_site:
+        rules.own_project = rules.project
     times = (HALF_LIFE, "half_life_s"), (UNUSED_FOR, "unused_for_s"), (IDLE_AFTER, "idle_after_s")
     for name, attribute in times:
         if name in table:

@@ -1,7 +1,7 @@
 """The life of a job: every state, every event, and the one table of transitions.
 
 All rules about which event may follow which are here. This module knows nothing about processes, databases or the
-clock; events carry their time. The diagram in `docs/lifecycle.md` is generated from the table.
+clock; events carry their time. `docs/lifecycle.md` is generated from the table.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def ran_out_sharing(job: Job) -> bool:
 
 
 def wants_retry(job: Job) -> bool:
-    """Tell whether a finished job is to be retried automatically."""
+    """Tell whether a finished job should be retried automatically."""
     return job.retried < job.spec.retries and (
         trouble(job) in job.spec.retry_on or (job.outcome is Outcome.FAILED and _shell_code(job) in job.spec.retry_on)
     )
@@ -350,13 +350,3 @@ def wants_retry(job: Job) -> bool:
 def _shell_code(job: Job) -> int | None:
     """Return the exit code that a shell would see: a signal counts as 128 and its number."""
     return job.exit_code if job.signal is None else 128 + job.signal
-
-
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> queued"]
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (before, event), after in TRANSITIONS.items():
-        arrows.setdefault((before.value, after.value), []).append(event.__name__)
-    lines += [f"    {before} --> {after}: {', '.join(names)}" for (before, after), names in arrows.items()]
-    return "\n".join([*lines, "    finished --> [*]"])

@@ -115,7 +115,7 @@ def _plain_ids(atoms: tuple[Atom, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def is_moving(chosen: Selection) -> bool:
-    """Tell whether it may match other jobs a moment later, without or because of a new submission."""
+    """Tell whether it may soon match other jobs, with or without a new submission."""
     return any(isinstance(atom, Last | InState | Since) for atoms in chosen for atom in atoms)
 
 

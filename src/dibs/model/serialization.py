@@ -62,7 +62,7 @@ def parse_moment(text: str) -> int:
     """Parse an ISO 8601 timestamp to wall-clock milliseconds; raise ValueError if `moment` could not write it."""
     at = round(datetime.fromisoformat(text).timestamp() * 1000)
     if not 0 <= at < LATEST:
-        raise ValueError(f"expected a moment from 1970 to 9998, got {text!r}")
+        raise ValueError(f"expected a time from 1970 to 9998, got {text!r}")
     return at
 
 

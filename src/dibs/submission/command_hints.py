@@ -17,6 +17,8 @@ SCRIPT_ENDINGS = (".py", ".sh")
 INTERPRETERS = ("bash", "dash", "ksh", "python", "python3", "sh", "zsh")
 #: Programs whose words name files of another machine or container.
 ELSEWHERE = frozenset(("apptainer", "docker", "enroot", "podman", "singularity", "ssh"))
+#: Words that only a shell interprets: a program gets them as they are.
+OPERATORS = frozenset(("|", "||", "&&", "&", ">", ">>", "2>", "2>&1", "&>"))
 #: Programs that change the shell that runs them, which ends with the job.
 ACTIVATORS = frozenset(("conda", "mamba", "micromamba"))
 
@@ -38,12 +40,31 @@ def _interpreter(environ: Mapping[str, str], cwd: str, path: str) -> str:
 
 def missing_script(words: Sequence[str], cwd: str) -> str:
     """Return a warning about the first word that looks like a script and is no file; empty if there is none."""
+    if len(words) == 1 and not commands.needs_shell(words[0]):
+        words = words[0].split()
     if not words or os.path.basename(words[0]) in ELSEWHERE:
         return ""
     for before, word in itertools.pairwise(words):
         if _is_script(words[0], before, word) and not os.path.exists(os.path.join(cwd, word)):
             return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}; the job is queued anyway"
     return ""
+
+
+def operator(words: Sequence[str], verb: str) -> str:
+    """Return a warning about a shell operator among the words of a program; empty if there is none."""
+    found = next((word for word in words[1:] if word in OPERATORS), None)
+    if found is None or os.path.basename(words[0]) in ELSEWHERE:
+        return ""
+    line = options.shown(" ".join(words))
+    return f'{words[0]} gets "{found}" as an argument. To let a shell interpret it: dibs {verb} "{line}"'
+
+
+def background(words: Sequence[str]) -> str:
+    """Return a warning about a command that puts itself into the background; empty if it does not."""
+    end = words[0].rstrip() if len(words) == 1 else ""
+    if not end.endswith("&") or end.endswith("&&"):
+        return ""
+    return "the command ends with &: the job ends at once, and what it started is stopped. Leave out the &"
 
 
 def _is_script(program: str, before: str, word: str) -> bool:

@@ -16,7 +16,7 @@ from dibs.model import environment, fields, jobs, suggestions
 from dibs.model.jobs import LOCAL
 from dibs.submission import command_hints, job_options, options
 from dibs.submission.options import Args, Caller, Option
-from dibs.system import commands, settings
+from dibs.system import commands
 
 if TYPE_CHECKING:
     from dibs.sweeps.templates import Template
@@ -33,6 +33,9 @@ _KEYS = {option: own.key for own in fields.EDITABLE.values() for option in job_o
 EDITABLE: dict[Option[object], str] = {
     option: key for option in job_options.JOB_OPTIONS if (key := _KEYS.get(option)) is not None
 } | {job_options.AT_ONCE: "at_once", job_options.HALT: "halt_after"}
+#: The keys whose value is that of one option, as given.
+_PLAIN = {own.key or "": job_options.setters(own)[0] for own in fields.ALL if own.is_plain and own.options}
+_PLAIN |= {"warn": job_options.SIGNAL, "hold": job_options.HOLD}
 
 
 def from_words(args: Args, words: Sequence[str], verb: str) -> Body:
@@ -136,7 +139,7 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         raise UserError("--retry-on needs a number of retries.", "Add --retries N.")
     begin, troubles = args.get(job_options.BEGIN), args.get(job_options.RETRY_ON)
     environ = {os.fsencode(name): os.fsencode(value) for name, value in args.caller.environ.items()}
-    captured = environment.capture(environ, settings.load(args.caller.environ).env_exclude)
+    captured = environment.capture(environ, args.caller.settings.env_exclude)
     body: Body = {
         "cwd": _folder(args.caller, args.get(job_options.CHDIR), is_here=_runs_here(args)),
         "environ": b2a_base64(captured, newline=False).decode(),
@@ -153,16 +156,14 @@ def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
         "retry_on": list(troubles) if troubles else None,
     }
     if (like := args.get(job_options.LIKE)) is not None:
-        # The daemon knows its environment.
+        # Its options are among these already; the daemon knows its environment.
         del body["environ"]
-        body["like"] = int(like)
+        body["environ_of"] = int(like)
     if args.has(job_options.EVICTABLE):
         body["evictable"] = args.get(job_options.EVICTABLE) or jobs.YES
     if args.has(job_options.METRIC):
         body["metric"] = dict(args.all(job_options.METRIC))
-    plain = {own.key or "": job_options.setters(own)[0] for own in fields.ALL if own.is_plain and own.options}
-    plain |= {"warn": job_options.SIGNAL, "hold": job_options.HOLD}
-    body |= {key: args.get(option) for key, option in plain.items() if args.has(option)}
+    body |= {key: args.get(option) for key, option in _PLAIN.items() if args.has(option)}
     for option in job_options.JOB_OPTIONS:
         for given in args.all(option):
             if isinstance(given, str):
@@ -221,18 +222,14 @@ def _runs_here(args: Args) -> bool:
     engine = args.get(job_options.ENGINE)
     if engine is None:
         project = args.get(job_options.PROJECT) or fields.DEFAULT_PROJECT
-        engine = settings.load(args.caller.environ).engine_for(project)
+        engine = args.caller.settings.engine_for(project)
     return engine == LOCAL
 
 
 def _folder(caller: Caller, chosen: str | None, *, is_here: bool = True) -> str:
-    """Return the folder a job runs in; `os.getcwd` fails if the folder was deleted."""
-    try:
-        folder = os.path.realpath(caller.path(chosen)) if chosen else caller.folder()
-    except FileNotFoundError:
-        raise UserError(
-            "the current folder no longer exists.", "Change to another folder, or name one with -C."
-        ) from None
+    """Return the folder a job runs in; an absolute one also if the current folder was deleted."""
+    folder = "" if chosen and os.path.isabs(chosen) else caller.folder()
+    folder = os.path.realpath(os.path.join(folder, chosen)) if chosen else folder
     commands.check_text(folder, "the folder")
     if is_here and not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
@@ -289,6 +286,8 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
     elif program.endswith(".py") and os.path.isfile(os.path.join(cwd, program)):
         python = command_hints.python_command(words, args.caller.environ, cwd, path)
         why = f"; it is a Python file. Name its interpreter: dibs {verb} {python}"
+    elif os.path.isdir(os.path.join(cwd, program)):
+        why = "; it is a folder."
     elif os.path.isfile(os.path.join(cwd, program)):
         rest = " -- ARGUMENTS" if len(words) > 1 else ""
         why = f"; it is a file. Queue its text: dibs {verb} --script {shown}{rest}"

@@ -3,6 +3,8 @@
 Whitespace is collapsed and newlines count as blanks; empty parts are skipped. The command is split into words as a
 shell does, but no shell runs it.
 
+Apart: It is a file format, and pure; the verb does the rest.
+
 Pure.
 """
 

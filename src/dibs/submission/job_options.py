@@ -89,13 +89,6 @@ def _read_begin(text: str) -> datetime:
     return times.parse(text, datetime.now())
 
 
-def _read_limit(text: str) -> float:
-    seconds = units.parse_duration(text)
-    if not 0 < seconds < LONGEST_LIMIT_S:
-        raise UserError(f'expected a time above 0 and below 30 years such as 90m, 2h or 1d12h, got "{text}".')
-    return seconds
-
-
 def _read_vram(text: str) -> int:
     size = units.parse_size(text)
     if size < 2**20:
@@ -113,7 +106,7 @@ def _read_warn(text: str) -> dict[str, object]:
         name = next((known.name.removeprefix("SIG") for known in signal.Signals if known == int(name)), "")
     if f"SIG{name}" not in signal.Signals.__members__ or name in ("KILL", "STOP"):
         raise ValueError
-    return {"signal": name, "before_s": _read_limit(before) if at else WARN_S}
+    return {"signal": name, "before_s": options.POSITIVE_DURATION.read(before) if at else WARN_S}
 
 
 def _read_metric(text: str) -> tuple[str, str]:
@@ -157,8 +150,6 @@ def _read_troubles(text: str) -> tuple[str, ...]:
 SLURM_KINDS = {"afterok": When.DONE, "afterany": When.END}
 #: Slurm placeholders that users type after -o by habit.
 SLURM_NAMES = {"%j": "{id}", "%A": "{array}", "%a": "{index}", "%x": "{name}"}
-#: Seconds; the maximum of the HTTP API.
-LONGEST_LIMIT_S = 1e9
 #: Default lead time of a warning signal in seconds, as in Slurm.
 WARN_S = 60.0
 
@@ -215,9 +206,7 @@ VRAM = Option(
     Kind(units.SIZE_EXAMPLE, _read_vram), "18G",
 )  # fmt: skip
 MEM = Option(("--mem",), "Memory the job needs; for scheduling only.", options.SIZE, "32G")
-TIME = Option(
-    ("-t", "--time"), "Time limit. The job is stopped when it is reached.", Kind(units.TIME_EXAMPLE, _read_limit), "2h"
-)
+TIME = Option(("-t", "--time"), "Time limit. The job is stopped when it is reached.", options.POSITIVE_DURATION, "2h")
 SIGNAL = Option(
     ("--signal",), "Send this signal before the time limit, or at an eviction, to processes that handle it. "
     "Default: 60s before.",
@@ -274,7 +263,7 @@ SLURM = Option(
 OVERFLOW = Option(("--overflow",), "Send the job to this cluster if it would wait too long here.", ENGINE_NAME, "NAME")
 OVERFLOW_AFTER = Option(
     ("--overflow-after",), "How long a job may wait here before it is sent there. Default: 30m.",
-    Kind(units.TIME_EXAMPLE, units.parse_duration), "30m",
+    options.DURATION, "30m",
 )  # fmt: skip
 
 SCRIPT = Option(

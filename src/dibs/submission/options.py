@@ -12,10 +12,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import BinaryIO, Generic, TypeVar, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar, cast
 
 from dibs.errors import UserError
 from dibs.model import units
+
+if TYPE_CHECKING:
+    from dibs.system.settings import Settings
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -26,7 +30,8 @@ LONGEST_SHOWN = 80
 LARGEST_REMOTE = 2**20
 
 
-@dataclass(frozen=True)
+# Options are looked up many times for each command line: by identity, not by all their fields.
+@dataclass(frozen=True, eq=False)
 class Kind(Generic[T_co]):
     """A kind of value: the expectation named in errors, and the parser."""
 
@@ -35,7 +40,7 @@ class Kind(Generic[T_co]):
     read: Callable[[str], T_co]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option(Generic[T_co]):
     """One option; without a kind it is a flag."""
 
@@ -67,13 +72,23 @@ class Caller:
     #: Whether it is another process: its stdin, pipes and large files are then left to it.
     is_remote: bool = False
 
+    @cached_property
+    def settings(self) -> Settings:
+        """Return its settings, read when they are first needed."""
+        from dibs.system import settings
+
+        return settings.load(self.environ)
+
     def path(self, name: str) -> str:
         """Return a path that is valid in this process."""
         return os.path.join(self.cwd, name)
 
     def folder(self) -> str:
         """Return the working directory."""
-        return self.cwd or os.getcwd()
+        try:
+            return self.cwd or os.getcwd()
+        except FileNotFoundError:
+            raise UserError("the current folder no longer exists.", "Change to another folder: cd ~") from None
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open a file for reading; "-" is stdin."""
@@ -108,6 +123,8 @@ class Args:
         return cast("tuple[T, ...]", self.given.get(option, ()))
 
 
+#: Seconds; the maximum of the HTTP API.
+LONGEST_S = 1e9
 #: Nine digits are enough here, and all JSON parsers agree on them.
 MOST = 999_999_999
 
@@ -140,9 +157,17 @@ def _filled(text: str) -> str:
     return text
 
 
+def _read_positive_duration(text: str) -> float:
+    seconds = units.parse_duration(text)
+    if not 0 < seconds < LONGEST_S:
+        raise UserError(f'expected a time above 0 and below 30 years such as 90m, 2h or 1d12h, got "{text}".')
+    return seconds
+
+
 TEXT = Kind("a text", _filled)
 PATH = Kind("a path", _filled)
 DURATION = Kind(units.TIME_EXAMPLE, units.parse_duration)
+POSITIVE_DURATION = Kind(units.TIME_EXAMPLE, _read_positive_duration)
 SIZE = Kind(units.SIZE_EXAMPLE, units.parse_size)
 
 HELP: Option[bool] = Option(("-h", "--help"), "Show this help.")

@@ -9,7 +9,6 @@ from dibs.errors import UserError
 from dibs.model import suggestions
 from dibs.submission import job_options, options, script_files
 from dibs.submission.options import Args, Option
-from dibs.system import settings
 from dibs.system.configuration.presets import Preset
 
 BY_NAME = {option.names[-1].removeprefix("--"): option for option in job_options.JOB_OPTIONS}
@@ -20,7 +19,7 @@ def applied(args: Args) -> Args:
     name = args.get(job_options.PRESET)
     if name is None:
         return args
-    whole = script_files.layered(read(find(name, settings.load(args.caller.environ).presets)), args)
+    whole = script_files.layered(read(find(name, args.caller.settings.presets)), args)
     # It is done: a second pass changes nothing.
     return replace(whole, given={key: told for key, told in whole.given.items() if key != job_options.PRESET})
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from dibs.errors import UserError
 from dibs.model import scripts, suggestions
-from dibs.submission import command_hints, drafts, job_options, options, sbatch
+from dibs.submission import command_hints, drafts, job_options, options
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Caller, Option
-from dibs.system import commands, settings, users
+from dibs.system import commands, users
 
 #: Groups of options in which a later source replaces all options of an earlier one.
 GROUPS: tuple[tuple[Option[object], ...], ...] = (
@@ -111,6 +111,8 @@ def _contents(caller: Caller, path: str) -> bytes:
 
 def with_lines(args: Args, script: Script, verb: str, say: Say) -> tuple[Args, bool]:
     """Return the options of the command line merged over those of the script, and whether it has `#SBATCH` lines."""
+    from dibs.submission import sbatch  # few submissions are scripts
+
     place = sbatch.Place(users.own(), socket.gethostname().partition(".")[0])
     lines: dict[str, list[Args]] = {"SBATCH": [], "DIBS": []}
     left: list[str] = []
@@ -167,7 +169,7 @@ def _body(args: Args, script: Script, is_slurm: bool) -> Body:
 
 
 def _check_interpreter(caller: Caller, script: Script, defaults: Body) -> None:
-    words = scripts.interpreter(script.body, settings.load(caller.environ).shell)
+    words = scripts.interpreter(script.body, caller.settings.shell)
     path, cwd = drafts.search_path(caller, defaults), str(defaults["cwd"])
     wanted = [words[0]]
     if os.path.basename(words[0]) == "env" and len(words) > 1 and not words[1].startswith("-") and "=" not in words[1]:
@@ -180,7 +182,10 @@ def _check_interpreter(caller: Caller, script: Script, defaults: Body) -> None:
 def _say_what_surprises(args: Args, verb: str, say: Say) -> None:
     _, words = drafts.split_variables(args.words)
     cwd = os.path.abspath(args.caller.path(args.get(job_options.CHDIR) or "."))
-    if warning := command_hints.missing_script(words, cwd):
+    warnings = [command_hints.missing_script(words, cwd), command_hints.operator(words, verb)]
+    if not args.has(job_options.WAIT_TREE):
+        warnings.append(command_hints.background(words))
+    for warning in filter(None, warnings):
         say(warning)
     path = args.caller.path(words[0]) if len(words) > 1 and "/" in words[0] else ""
     if os.path.isfile(path) and os.access(path, os.R_OK):

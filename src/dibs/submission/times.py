@@ -5,6 +5,7 @@ Also formats the range of an expected start.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, time, timedelta
 
 from dibs.errors import UserError
@@ -34,7 +35,8 @@ def parse(text: str, now: datetime) -> datetime:
     moment = _written(word)
     if moment is None and word[-1:].isalpha() and word[:1].isdigit():
         # pueue's --delay 2h.
-        return parse(f"now+{word}", now)
+        with contextlib.suppress(UserError):
+            return parse(f"now+{word}", now)
     if moment is None:
         raise UserError(f'expected {EXAMPLE}, got "{text}".')
     if moment <= now.astimezone():

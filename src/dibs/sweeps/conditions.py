@@ -71,7 +71,7 @@ class Condition:
             return bool(self._evaluate(_Values(data)))
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
             shown = ", ".join(f"{name} = {data.get(name)!r}" for name in sorted(self.names))
-            raise UserError(f'cannot tell whether "{self.text}" holds for {shown}: {error}.') from error
+            raise UserError(f'cannot evaluate "{self.text}" for {shown}: {error}.') from error
 
 
 def parse(text: str) -> Condition:
@@ -81,7 +81,7 @@ def parse(text: str) -> Condition:
         names = _Names()
         tree = names.visit(ast.parse(" ".join(text.split()), mode="eval"))
         if not all(isinstance(node, ALLOWED) for node in ast.walk(tree)):
-            raise ValueError("Only comparisons, and, or, not, in, + - * / // %, lists and names may stand in it.")
+            raise ValueError("Only comparisons, and, or, not, in, + - * / // %, lists and names are allowed.")
         code = compile(tree, "<condition>", "eval")
         return Condition(text, frozenset(names.found), lambda values: eval(code, {"__builtins__": {}}, values))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -103,7 +103,7 @@ class _Names(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if not isinstance(node.value, str | int | float | None):
-            raise ValueError("Only texts, numbers, true, false and null may stand in it.")
+            raise ValueError("Only strings, numbers, true, false and null are allowed.")
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -117,4 +117,4 @@ def _dotted(node: ast.expr) -> str:
         case ast.Attribute(value=value, attr=attr):
             return f"{_dotted(value)}.{attr}"
         case _:
-            raise ValueError("A dot may only stand in the name of a parameter.")
+            raise ValueError("A dot is allowed only in the name of a parameter.")

@@ -63,7 +63,7 @@ class Sweep:
 
     @property
     def is_adaptive(self) -> bool:
-        """Tell whether its points are chosen while it runs, from what came out of others."""
+        """Tell whether its points are chosen while it runs, from the results of others."""
         return self.search in ADAPTIVE
 
     def check(self) -> None:
@@ -81,14 +81,16 @@ class Sweep:
     def _check_search(self) -> None:
         if self.search is None:
             if self.trials is not None:
-                raise UserError("--trials expected --search before it, got none.", "For a sample: --sample N.")
+                raise UserError("--trials needs --search.", "For a sample: --sample N.")
         elif self.trials is None:
-            raise UserError("--search expected the number of runs, got none.", "Write --trials 60.")
+            raise UserError("--search needs the number of runs.", "Write --trials 60.")
         elif self.sample is not None or self.is_shuffled:
-            raise UserError("--search expected neither --sample nor --shuffle.", "--trials is the number of runs.")
+            raise UserError(
+                "--search cannot be combined with --sample or --shuffle.", "--trials is the number of runs."
+            )
         if self.metric is None and (self.is_adaptive or self.early_stop is not None):
             what = "--early-stop" if self.early_stop is not None else "--search"
-            raise UserError(f"{what} expected the metric to compare runs by, got none.", "Write --minimize loss.")
+            raise UserError(f"{what} needs a metric to compare runs by.", "Write --minimize loss.")
         if self.is_adaptive:
             dimensions.Dimensions(self.space)
 

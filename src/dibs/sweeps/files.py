@@ -70,14 +70,14 @@ def _json(text: str) -> Node:
 
 
 def _refuse_number(word: str) -> Node:
-    raise _NotWellFormed(f"{word} is no number that can be kept.")
+    raise _NotWellFormed(f"{word} is not a number that can be stored.")
 
 
 def _mapping(pairs: Iterable[tuple[str, Node]]) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for key, node in pairs:
         if key in found:
-            raise _NotWellFormed(f'the key "{key}" is there twice.')
+            raise _NotWellFormed(f'the key "{key}" appears twice.')
         found[key] = node
     return found
 

@@ -140,7 +140,7 @@ class Block:
         while waiting:
             ready = [name for name, condition in waiting.items() if not condition.names & waiting.keys()]
             if not ready:
-                raise UserError(f"expected conditions that end somewhere, got a circle: {', '.join(waiting)}.")
+                raise UserError(f"expected conditions without a cycle, got one: {', '.join(waiting)}.")
             found += ready
             waiting = {name: condition for name, condition in waiting.items() if name not in ready}
         return tuple(found)
@@ -276,7 +276,7 @@ class Points:
         if self.sample is not None and self.sample < 1:
             raise UserError(f"--sample expected 1 or more points, got {self.sample}.")
         if self.space.chance and self.sample is None:
-            raise UserError(f"{', '.join(self.space.chance)} is drawn by chance: say how many points with --sample N.")
+            raise UserError(f"{', '.join(self.space.chance)} is random: set the number of points with --sample N.")
 
     @property
     def most(self) -> int:

@@ -70,7 +70,7 @@ class Group:
 def check_metric(metric: str, known: Collection[str]) -> None:
     """Refuse a metric that no run has reported, if some runs have reported others."""
     if known and metric not in known:
-        raise UserError(f'no run has reported "{metric}"; known are {", ".join(known)}.')
+        raise UserError(f'no run has reported "{metric}"; reported so far: {", ".join(known)}.')
 
 
 def best(keys: Sequence[float], indices: Sequence[int], most: int | None = None) -> list[int]:

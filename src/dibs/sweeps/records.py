@@ -67,6 +67,8 @@ class Sweep:
     early_stop: str | None
     batch: int
     created_at: int
+    #: The points that a random search drew when it was submitted; None: it is no such search.
+    drawn: int | None = None
     search: Search | None = None
 
 

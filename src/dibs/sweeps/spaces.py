@@ -38,7 +38,7 @@ def build(
     for name in asked:
         _check_known(name, known, "when")
         if any(name in names for names in zips):
-            raise UserError(f"expected no `when` for {name}, which moves together with others by `zip`.")
+            raise UserError(f"`when` cannot be used for {name}, which is in a `zip`.")
     found = tuple(_block(block, zips, asked) for block in many)
     return Space(found, tuple(_condition(text, known, "exclude") for text in exclude))
 
@@ -58,7 +58,7 @@ def _check_zips(zips: Sequence[Sequence[str]], known: Sequence[str]) -> None:
         if names.count(name) > 1:
             raise UserError(f"expected {name} once in `zip`, got it twice.")
     if any(len(group) < 2 for group in zips):
-        raise UserError("expected two or more parameters that move together in `zip`, got one.")
+        raise UserError("expected two or more parameters in a `zip`, got one.")
 
 
 def _check_known(name: str, known: Sequence[str], where: str) -> None:
@@ -99,7 +99,7 @@ def _zipped(members: Sequence[Parameter], group: tuple[str, ...]) -> Axis:
         raise UserError(f"`zip` expected {', '.join(group)} together, but a block has no {missing}.")
     sources = [one.source for one in members if isinstance(one.source, Sequence) and not one.is_for_samples]
     if len(sources) < len(members):
-        raise UserError(f"`zip` expected lists for {', '.join(group)}, got one that is drawn by chance.")
+        raise UserError(f"`zip` expected lists for {', '.join(group)}, got a random one.")
     sizes = {len(source) for source in sources}
     if len(sizes) > 1:
         lengths = ", ".join(f"{one.name} has {len(source)}" for one, source in zip(members, sources, strict=True))

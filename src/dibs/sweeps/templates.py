@@ -167,7 +167,7 @@ def _pieces(text: str, places: re.Pattern[str]) -> Iterator[str | re.Match[str]]
 
 def _field(found: re.Match[str], place: Place = Place.WORD, is_tight: bool = False) -> Field:
     if place is Place.BACKTICK:
-        raise UserError(f"expected no {found[0]} between backticks, where quotes do not hold.", "Write $(...).")
+        raise UserError(f"expected no {found[0]} between backticks, where quoting does not work.", "Write $(...).")
     return Field(found["name"], found["form"] or "", place, is_tight)
 
 
@@ -199,7 +199,7 @@ def check(names: Sequence[str], command: Template, folder: str | None = None) ->
             raise UserError(f"expected {known} in the command, got {field.text}.", "Write {{ for a brace.")
     used = {field.name for field in command.fields()} | (path_templates.used(folder) if folder else set())
     if "dir" in used and "dir" not in names and folder is None:
-        raise UserError("the command uses {dir}, but no folder is given.", "Say where with --dir 'results/{index}'.")
+        raise UserError("the command uses {dir}, but no folder is given.", "Set it with --dir 'results/{index}'.")
     if "args" in used and "args" not in names:
         return
     for name in names:

@@ -48,7 +48,7 @@ def space(document: Mapping[str, Node]) -> Space:
 
 
 def is_search(document: Mapping[str, Node]) -> bool:
-    """Tell whether points are to be chosen from results."""
+    """Tell whether points should be chosen from results."""
     return nodes.plain(document["method"]) == "bayes"
 
 

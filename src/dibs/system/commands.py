@@ -6,6 +6,7 @@ a shell: one process less between dibs and the program.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -57,9 +58,23 @@ def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: 
 
 def is_found(program: str, path: str, cwd: str) -> bool:
     """Return whether a program of that name can be started in that folder."""
+    last = _first_found(program, path, cwd)
+    return (last is not None and _is_program(last)) or any(map(_is_program, _candidates(program, path, cwd)))
+
+
+# A PATH has many folders, and jobs run the same programs: first look where the program was before.
+@functools.lru_cache(maxsize=256)
+def _first_found(program: str, path: str, cwd: str) -> str | None:
+    return next(filter(_is_program, _candidates(program, path, cwd)), None)
+
+
+def _candidates(program: str, path: str, cwd: str) -> list[str]:
     folders = [""] if "/" in program else path.split(":")
-    candidates = (os.path.join(cwd, folder, program) for folder in folders)
-    return any(os.access(candidate, os.X_OK) and os.path.isfile(candidate) for candidate in candidates)
+    return [os.path.join(cwd, folder, program) for folder in folders]
+
+
+def _is_program(path: str) -> bool:
+    return os.access(path, os.X_OK) and os.path.isfile(path)
 
 
 def check_text(text: str, what: str = "a command, name or folder") -> None:

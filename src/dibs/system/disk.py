@@ -48,7 +48,7 @@ def warning(path: Path, left: Room) -> str | None:
     what = f"{units.format_size(left.free)} free" if left.free < LITTLE_BYTES else ""
     if not what and left.free_files is not None and left.free_files < LITTLE_FILES:
         what = f"room for {left.free_files} files"
-    return f"the disk of {path} is nearly full ({what}); jobs fail when it is" if what else None
+    return f"the disk of {path} is nearly full ({what}); no job can start when it is full" if what else None
 
 
 def spread(folder: Path) -> bool:

@@ -165,7 +165,7 @@ def flaw(path: str, status: os.stat_result) -> str | None:
         return "it is not a regular file"
     # Planted, perhaps as a hard link to a private file.
     if mode & 0o666 != 0o666:
-        return f"not all users may write it (mode {mode:04o})"
+        return f"not all users can write to it (mode {mode:04o})"
     other = _same_lock(path, status) if status.st_nlink != 1 else None
     return None if other is None else f"it is the same file as {other}"
 
@@ -232,7 +232,7 @@ def unusable(place: Folder, what: str, error: OSError) -> Exception:
     return Broken(f"cannot {what} the lease folder {place.path}: {error.strerror}.", hint)
 
 
-HINT = "It must be a folder that all may write, with the sticky bit: mkdir and chmod 1777, as root."
+HINT = "It must be a folder that all users can write to, with the sticky bit: mkdir and chmod 1777, as root."
 
 
 def _failed(path: str, error: OSError) -> Exception:

@@ -12,7 +12,7 @@ from dibs.system import users
 LOGIND_CONFIG = Path("/etc/systemd/logind.conf")
 LINGERING = Path("/var/lib/systemd/linger")
 
-REMEDY = "`dibs daemon install` makes them stay."
+REMEDY = "`dibs daemon install` keeps them running."
 
 
 def logout_kills(pid: int | str = "self", config: Path = LOGIND_CONFIG, lingering: Path = LINGERING) -> str | None:

@@ -29,7 +29,9 @@ def refusal(status: os.stat_result) -> str | None:
     is_device = stat.S_ISCHR(status.st_mode) and (number[0] in TERMINAL_MAJORS or number in SINKS)
     if stat.S_ISREG(status.st_mode) or is_device:
         return None
-    return f"expected a regular file or a terminal, it is {KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}"
+    return (
+        f"expected a regular file or a terminal, but it is {KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}"
+    )
 
 
 def find_refusal(path: str | bytes) -> str | None:

@@ -108,7 +108,7 @@ def _make_parents(path: Path) -> None:
     if missing and os.geteuid() == 0 and os.lstat(nearest).st_uid != 0:
         # sudo often keeps HOME: root would create folders in a user's home that the user cannot write to.
         raise errors.UserError(
-            f"expected {nearest} to belong to root, it belongs to {_owner(nearest)}.",
+            f"expected {nearest} to belong to root, but it belongs to {_owner(nearest)}.",
             "Run dibs without sudo, or set DIBS_HOME.",
         )
     for parent in path.parents:
@@ -133,14 +133,18 @@ def make_private(path: Path) -> None:
         raise errors.UserError(f"cannot make {path} private (0700): {error.strerror}.", ELSEWHERE) from error
     if is_open:
         # vfat and some mounts accept a chmod and ignore it.
-        raise errors.UserError(f"expected {path} to become private (0700), its disk keeps no permissions.", ELSEWHERE)
+        raise errors.UserError(
+            f"expected {path} to become private (0700), but its file system does not store permissions.", ELSEWHERE
+        )
 
 
 def _check_unused(path: Path, found: os.stat_result) -> None:
     """Raise an error before making a folder private that others may enter, unless it is empty or already ours."""
     names = os.listdir(path)
     if found.st_mode & stat.S_ISVTX or (names and not {"dibs.db", "start.lock", "daemon.lock"} & set(names)):
-        raise errors.UserError(f"{path} is open to others and not a folder of dibs; it was not changed.", ELSEWHERE)
+        raise errors.UserError(
+            f"{path} is open to other users and is not a folder of dibs; it was not changed.", ELSEWHERE
+        )
 
 
 def hold(home: Path) -> int:
@@ -303,10 +307,10 @@ def _xdg(environ: Mapping[str, str], name: str, default: str) -> Path:
 
 def _check_folder(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISDIR(found.st_mode):
-        raise errors.UserError(f"expected {path} to be a folder, it is something else.", "Move it away.")
+        raise errors.UserError(f"expected {path} to be a folder, but it is something else.", "Move it away.")
     if found.st_uid != os.geteuid():
         raise errors.UserError(
-            f"expected {path} to belong to you (user {os.geteuid()}), it belongs to {_owner(path)}.", ELSEWHERE
+            f"expected {path} to belong to you (user {os.geteuid()}), but it belongs to {_owner(path)}.", ELSEWHERE
         )
 
 
@@ -317,7 +321,7 @@ def _check_unplanted(path: Path) -> None:
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, os.geteuid()):
         raise errors.UserError(
-            f"expected {path} to be a folder of yours, it is not (it belongs to {_owner(path)}).", ELSEWHERE
+            f"expected {path} to be a folder of yours, but it is not (it belongs to {_owner(path)}).", ELSEWHERE
         )
 
 

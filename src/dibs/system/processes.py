@@ -268,7 +268,7 @@ def names(procs: Iterable[Proc]) -> str:
 
 
 def become_subreaper() -> None:
-    """Make every orphan below this process its child, so that none can escape by forking twice."""
+    """Make every orphan below this process its child, so that no process can escape by forking twice."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1, "become a subreaper")
 
 

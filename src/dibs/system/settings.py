@@ -6,24 +6,23 @@ Defaults < /etc/dibs/config.toml < the user's config.toml < environment. Command
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dibs import errors
-from dibs.model import lab_rules, suggestions, units
+from dibs.model import lab_rules, suggestions
 from dibs.model.lab_rules import Rules
 from dibs.system import paths
 from dibs.system.configuration import engines as engine_settings
-from dibs.system.configuration import kinds
+from dibs.system.configuration import kinds, texts
 from dibs.system.configuration import presets as preset_settings
 from dibs.system.configuration import tables as setting_tables
 from dibs.system.configuration.engines import EngineSettings, ProjectSettings
 from dibs.system.configuration.kinds import Bytes, Kind
 from dibs.system.configuration.presets import Preset
-from dibs.system.configuration.tables import Key, Table
 
 SITE_CONFIG = Path(lab_rules.SITE_FILE)
 #: The key of the rules among the values of a file.
@@ -48,7 +47,7 @@ class Setting:
     #: True if only root's file can set it, because it is about the leases of all users.
     is_roots: bool = False
 
-    @property
+    @cached_property
     def variable(self) -> str:
         """Return the environment variable that sets it."""
         return f"DIBS_{self.name.upper()}"
@@ -116,13 +115,13 @@ class Settings:
         "24h",
     )
     pass_for: float = _setting(
-        kinds.DURATION, "Time per GPU after which later jobs no longer pass a job that waits for GPUs.", "7d"
+        kinds.DURATION, "How long later jobs may start before a job that waits for GPUs, per GPU it requests.", "7d"
     )
     max_gpus: int | None = _setting(kinds.COUNT, "Maximum number of GPUs your jobs use at a time. Empty: all.")
     keep_free: int = _setting(kinds.SPARE, "Number of GPUs your jobs leave free for other users.", "0")
     fair_half_life: float = _setting(
         kinds.DURATION,
-        "Time after which used GPU time counts half in the order between users. Only root's file sets it.",
+        "Half-life of used GPU time in the order between users. Set only in root's file.",
         "3d",
     )
     fair_projects: bool = _setting(
@@ -130,7 +129,7 @@ class Settings:
     )
     reserve_unused_for: float = _setting(
         kinds.DURATION,
-        "Time after which the unused GPUs of a reservation are released. Only root's file sets it.",
+        "Time after which the unused GPUs of a reservation are released. Set only in root's file.",
         "15m",
     )
     evictable: str = _setting(
@@ -142,8 +141,7 @@ class Settings:
     evict_grace: float = _setting(kinds.DURATION, "Time between the warning of an eviction and SIGKILL.", "1m")
     max_evictions: int = _setting(
         kinds.COUNT,
-        "Maximum number of evictions of a job; after that it counts as an ordinary job and runs to its end."
-        " With several GPUs: this divided by their number, but at least 2.",
+        "Maximum number of evictions of a job; after that it counts as an ordinary job and runs to its end.",
         "100",
     )
     evictable_wait: float = _setting(
@@ -156,7 +154,7 @@ class Settings:
     )
     idle_gpus: str = _setting(
         kinds.IDLE_GPUS,
-        "Lend leased GPUs that are idle: no, or evictable (to evictable jobs). Only root's file sets it.",
+        "Lend leased GPUs that are idle: no, or evictable (to evictable jobs). Set only in root's file.",
         lab_rules.NO_USE,
         is_roots=True,
     )
@@ -208,6 +206,9 @@ class Settings:
     command_server: bool = _fixed(
         kinds.SWITCH, "Keep a helper process that makes verbs such as `dibs status` fast. It uses about 30 MB.", "true"
     )
+    prepared_folders: int = _fixed(
+        kinds.SPARE, "Number of job folders that are created in advance. Each takes 16 kB. 0: none.", "512"
+    )
     engine: str = _setting(
         kinds.TEXT,
         "Engine of jobs that name none: local, or the NAME of [engines.NAME].",
@@ -243,15 +244,16 @@ class Settings:
 
 #: Every setting, in the order of its field.
 SETTINGS = tuple(Setting(each.name, **each.metadata["row"]) for each in fields(Settings) if each.metadata)
+_NAMES = tuple(setting.name for setting in SETTINGS)
 
 
 def load(environ: Mapping[str, str], site: Path | None = None) -> Settings:
     """Return the settings for `environ`; raise an error that names the first invalid value."""
     values: dict[str, object] = {"cpu_slots": usable_cores(), "shell": find_shell(environ)}
-    sources = {setting.name: "default" for setting in SETTINGS}
+    sources = dict.fromkeys(_NAMES, "default")
     site = Path(lab_rules.site_file(environ.get("DIBS_LEASE_DIR"))) if site is None else site
     for path, is_required in ((site, False), (paths.config_file(environ), bool(environ.get("DIBS_CONFIG")))):
-        if path is not None and (text := text_of(path, is_required)) is not None:
+        if path is not None and (text := texts.read(path, is_required)) is not None:
             for name, value in check_text(path, text, environ).items():
                 if name == RULES:
                     # What root says about a project counts.
@@ -273,78 +275,6 @@ def load(environ: Mapping[str, str], site: Path | None = None) -> Settings:
     return Settings(**values, sources=sources)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One key of one table, such as kind of [engines.lab]; it has no variable and no default."""
-
-    table: Table
-    #: The name of the table.
-    of: str
-    key: Key
-
-    @property
-    def name(self) -> str:
-        """Return its name as users type it."""
-        return ".".join(self.keys)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Return its place in a file."""
-        return self.table.name, self.of, self.key.name
-
-    @property
-    def meaning(self) -> str:
-        return self.key.meaning
-
-
-def entry(word: str) -> Entry | None:
-    """Return the key of a table that a word with dots names; None if it is no such word."""
-    first, dot, rest = word.partition(".")
-    kind = next((kind for kind in TABLES if kind.name == first), None)
-    if kind is None or not dot:
-        return None
-    of, _, name = rest.rpartition(".")
-    key = kind.key(name)
-    if not of or key is None:
-        keys = ", ".join(key.name for key in kind.keys)
-        raise errors.UserError(f'expected {kind.name}.NAME.KEY, got "{word}".', f"KEY is one of: {keys}.")
-    return Entry(kind, of, key)
-
-
-def entries(values: Settings) -> list[Entry]:
-    """Return the keys of all tables that are not at their defaults."""
-    return [
-        Entry(kind, of, key)
-        for kind in TABLES
-        for of, own in getattr(values, kind.name).items()
-        for key in kind.keys
-        if value_of(values, Entry(kind, of, key))
-    ]
-
-
-def value_of(values: Settings, one: Setting | Entry) -> str:
-    """Return the value of a setting as written in the file; empty if it is unset."""
-    found: Any = values
-    for name in one.keys:
-        found = found.get(name) if isinstance(found, dict | Preset) else getattr(found, name, None)
-    return written(found)
-
-
-def written(value: object) -> str:
-    """Return a final value as written in the file, without quotes; empty if it is unset."""
-    match value:
-        case None:
-            return ""
-        case float():
-            return units.write_duration(value)
-        case Bytes():
-            return units.format_size(value)
-        case tuple():
-            return ",".join(value)
-        case _:
-            return str(value)
-
-
 def usable_cores() -> int:
     """Return the number of cores this process may run on, which can be fewer in a container than the machine has."""
     return len(os.sched_getaffinity(0))
@@ -362,17 +292,11 @@ def find_shell(environ: Mapping[str, str]) -> str:
 
 def check_text(path: Path, text: str, environ: Mapping[str, str]) -> dict[str, object]:
     """Return the checked values of the text of a configuration file; errors name `path` and the line."""
-    # The import takes several milliseconds, and most users have no file.
-    import tomllib
-
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _broken(path, text, str(error)) from error
+    table = texts.parsed(path, text)
     known = {setting.name: setting for setting in SETTINGS}
     rules = _rules(table, path)
     named = {kind.name: setting_tables.read(kind, table.pop(kind.name, {}), str(path), environ) for kind in TABLES}
-    wheres = {name: f"{path}{_line_of(name, text)}" for name in table}
+    wheres = {name: f"{path}{texts.line_of(name, text)}" for name in table}
     for name, where in wheres.items():
         if name not in known:
             raise _unknown(where, name, list(known))
@@ -401,67 +325,13 @@ def _is_site(path: Path) -> bool:
 
 def only_root(setting: Setting, where: str) -> errors.UserError:
     """Return the error for a setting that counts for all users and was set by one."""
-    text = f"{where}: {setting.name} counts only in {SITE_CONFIG}."
+    text = f"{where}: {setting.name} can be set only in {SITE_CONFIG}."
     return errors.UserError(text, "It affects all users: ask the administrator of this machine.")
 
 
 def not_in_files(setting: Setting) -> str:
     """Return the error text for a setting that only its variable can set."""
     return f"{setting.name} cannot be set in a file."
-
-
-def _broken(path: Path, text: str, complaint: str) -> errors.UserError:
-    """Return the error for a file that is not valid TOML; the parser names the line or says that it is the last."""
-    what, _, place = complaint.partition(" (at ")
-    words = place.replace(",", " ").split()
-    number = words[1] if words[:1] == ["line"] else str(len(text.splitlines()))
-    return errors.UserError(f"{path}, line {number}: expected TOML such as devices = '0,1', got an error: {what}.")
-
-
-def _line_of(name: str, text: str) -> str:
-    """Return ", line 3" for the line that sets `name`; empty if it is written in an unusual way."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.partition("=")[0].strip(" \t\"'[]") == name:
-            return f", line {number}"
-    return ""
-
-
-def text_of(path: Path, is_required: bool) -> str | None:
-    """Read a file that only we or root can have written; return None if it does not exist and is not required."""
-    try:
-        # Non-blocking, so that a planted pipe cannot block us.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            _check_owner(path, os.fstat(file.fileno()))
-            return decode(path, file.read())
-    except (FileNotFoundError, NotADirectoryError):
-        if is_required:
-            raise errors.UserError(f"DIBS_CONFIG expected a file, but {path} does not exist.", "Unset it.") from None
-        return None
-    except OSError as error:
-        raise errors.UserError(f"{path}: expected a file that you can read, got: {error.strerror}.") from error
-
-
-def decode(path: Path, data: bytes) -> str:
-    """Return the text of a configuration file."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise errors.UserError(f"{path}: expected UTF-8 text, got other bytes at offset {error.start}.") from error
-
-
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    """Raise an error if another user could have written the file: its `shell` would run with our rights."""
-    if not stat.S_ISREG(found.st_mode):
-        raise errors.UserError(f"{path}: expected a regular file, it is something else.", "Move it away.")
-    if found.st_uid not in (0, os.geteuid()):
-        raise errors.UserError(
-            f"{path}: expected a file of yours or of root, it belongs to user {found.st_uid}.", "Copy it, or remove it."
-        )
-    if found.st_mode & 0o022:
-        raise errors.UserError(
-            f"{path}: expected a file that only its owner can write, its mode is {stat.S_IMODE(found.st_mode):04o}.",
-            f"Run: chmod go-w {path}",
-        )
 
 
 def _unknown(where: str, name: str, known: list[str]) -> errors.UserError:

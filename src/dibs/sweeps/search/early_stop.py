@@ -1,10 +1,11 @@
 """Decide which runs of a sweep to stop early, from the metric that they and the others have reported so far.
 
-A rule compares a run with others at the same step. A run that is behind is given up only if it also has no hope: runs
-that learn slowly often end best. Hope is the value that its curve reaches if its gain per doubling of the steps keeps
-shrinking as it does now (a power law, as learning curves follow). First values say little and last ones nearly all, so
-nothing is stopped in the first quarter of a run, and more is asked of it the further it is. How long a run takes is not
-known in advance: the runs that ended by themselves tell, and until enough of them have, nothing is stopped.
+A rule compares a run with others at the same step. A run that is behind is stopped only if it cannot catch up, because
+runs that learn slowly often end best. The forecast is the value that its curve reaches if its gain per doubling of the
+steps keeps shrinking as it does now (a power law, as learning curves follow). First values say little and last ones
+nearly all, so nothing is stopped in the first quarter of a run, and more is asked of it the further it is. How long a
+run takes is not known in advance: the runs that ended by themselves tell, and until enough of them have, nothing is
+stopped.
 
 Pure.
 """

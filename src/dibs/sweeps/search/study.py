@@ -59,7 +59,7 @@ class Study:
         self._told: dict[str, Mapping[str, Any]] = {}
 
     def ask(self, runs: Sequence[Mapping[str, Any]], want: int) -> Answer:
-        """Tell what became of runs, and return `want` new points."""
+        """Report the results of runs, and return `want` new points."""
         try:
             answer = self._tell(runs, want)
         except _Ended:

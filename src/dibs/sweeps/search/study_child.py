@@ -1,7 +1,7 @@
 """A program that keeps an Optuna study: `python -m dibs.sweeps.search.study_child`, with JSON lines in and out.
 
 The first line describes the search. Each further line tells what became of runs and asks for points; the answer has
-them. The store of dibs is the truth: a study that is missing or belongs to something else is made anew from the runs. A
+them. The store of dibs is the truth: a study that is missing or belongs to something else is rebuilt from the runs. A
 suggestion that no run has yet is given again, so nothing is lost or doubled whenever one of the two sides is killed.
 """
 
@@ -75,7 +75,7 @@ class Keeper:
     # -- results
 
     def hear(self, run: dict[str, Any]) -> None:
-        """Tell the study what became of a run."""
+        """Report the result of a run to the study."""
         self._runs.add(run["point"])
         known = self._trials.get(run["point"])
         state = STATES.get(run["state"], TrialState.RUNNING)
@@ -233,7 +233,7 @@ def _open(about: dict[str, Any]) -> Study:
             return study
     # Whatever is wrong with the file, all that matters of it is in the store of dibs.
     except Exception as error:  # noqa: BLE001
-        print(f"{about['storage']} cannot be used and is made anew: {error!r}", file=sys.stderr, flush=True)
+        print(f"{about['storage']} cannot be used and is rebuilt: {error!r}", file=sys.stderr, flush=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(about["storage"])
     study = _load(about["storage"], about["name"], direction)
@@ -242,7 +242,7 @@ def _open(about: dict[str, Any]) -> Study:
 
 
 def _made_for(about: dict[str, Any]) -> str:
-    """Return what stands for the sweep, the space and the goal of a search."""
+    """Return a value that identifies the sweep, the space and the goal of a search."""
     about = {"made_for": None} | about
     return hashlib.sha256(json.dumps([about[key] for key in ("made_for", "space", "goal")]).encode()).hexdigest()
 

@@ -16,7 +16,8 @@ from dibs.model.jobs import Cause, Outcome, State
 from dibs.sweeps import values
 from dibs.sweeps.records import Run, Search
 
-SAMPLERS = ("tpe", "cmaes", "random")
+RANDOM = "random"
+SAMPLERS = ("tpe", "cmaes", RANDOM)
 #: One trial in this many waits in the queue, at least one, while GPUs are taken by others: it keeps the place of the
 #: search in the line. More would be chosen long before they start.
 WAITING_PART = 4
@@ -34,7 +35,7 @@ class Need:
 
 
 def need(search: Search, runs: Sequence[Run], metric: str, slots: int | None) -> Need:
-    """Decide what a search needs, if `slots` trials can run at once; None: nobody knows how many.
+    """Decide what a search needs, if `slots` trials can run at once; None: unknown.
 
     A point is chosen as late as possible: when a trial can start, and the results of those that ended are known. So a
     search chooses as a program would that starts the next trial when one returns.

@@ -30,22 +30,24 @@ class EngineSettings:
 
     name: str
     kind: str = key(kinds.one_of(KINDS), "Type of the cluster: slurm or ray.", "")
-    shared: Path | None = key(kinds.PATH, "A folder of yours that all nodes see under this path, for logs and results.")
+    shared: Path | None = key(
+        kinds.PATH, "A folder of yours that all nodes see under the same path, for logs and results."
+    )
     options: str = key(kinds.ANY_TEXT, 'Options for every job there, such as "-p gpu -A lab" for sbatch.', "")
-    python: str = key(kinds.ANY_TEXT, "Python on the nodes, 3.9 or newer; empty for the daemon's own.", "")
+    python: str = key(kinds.ANY_TEXT, "Python on the nodes, 3.9 or newer. Empty: the one that runs dibs here.", "")
     address: str = key(kinds.ANY_TEXT, "Ray: address of its dashboard, such as http://127.0.0.1:8265.", "")
     token_file: Path | None = key(kinds.PATH, "Ray: file with its token; required if it is not on this machine.")
     #: Empty: the first of the modes.
     broker: str = key(
-        kinds.one_of(BROKER_MODES), "Ray: jobs that go through a broker: auto (short ones), always or never.", ""
+        kinds.one_of(BROKER_MODES), "Ray: which jobs run through a broker: auto (short ones), always or never.", ""
     )
-    conf: Path | None = key(kinds.PATH, "Slurm: slurm.conf of this cluster; empty for the machine's own.")
+    conf: Path | None = key(kinds.PATH, "Slurm: slurm.conf of this cluster. Empty: that of this machine.")
     #: None: as `engines.slurm` says.
     reuse: float | None = key(
         kinds.DURATION,
-        "Slurm: how long a task of an array takes further jobs of it. Default: 20s; 0s for never.",
+        "Slurm: how long an array task may start further jobs of the same array. Default: 20s; 0s: never.",
     )
-    max_sent: int = key(kinds.COUNT, "Maximum number of jobs that wait or run there. Default: 1000.", 1000)
+    max_sent: int = key(kinds.COUNT, "Maximum number of your jobs that wait or run there. Default: 1000.", 1000)
 
     @property
     def problem(self) -> str | None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from dibs import errors
 from dibs.system import settings
-from dibs.system.settings import Entry, Setting
+from dibs.system.configuration import texts
+from dibs.system.configuration.entries import Entry
+from dibs.system.settings import Setting
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -75,7 +77,7 @@ def replace(path: Path, text: str, environ: Mapping[str, str]) -> None:
 def _document(path: Path, environ: Mapping[str, str]) -> TOMLDocument:
     import tomlkit
 
-    text = settings.text_of(path, is_required=False) or ""
+    text = texts.read(path, is_required=False) or ""
     # An error here names the line of the file that is already wrong.
     settings.check_text(path, text, environ)
     return tomlkit.parse(text)
@@ -91,5 +93,7 @@ def _mode(target: str, path: Path) -> int:
 
 def _cannot_write(path: Path, error: OSError) -> errors.DibsError:
     if isinstance(error, PermissionError):
-        return errors.NotAllowed(f"{path}: you may not write it.", "Settings of the whole machine need root: sudo.")
+        return errors.NotAllowed(
+            f"{path}: you have no permission to write it.", "Machine-wide settings need root: use sudo."
+        )
     return errors.MachineError(f"{path} cannot be written: {error.strerror}.", "Nothing was changed.")

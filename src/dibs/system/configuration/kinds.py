@@ -128,7 +128,7 @@ def _switch(value: object, environ: Mapping[str, str]) -> bool:
 
 
 ANY_TEXT = Kind("a text", str, _any_text)
-TEXT = Kind("a text that is not empty", str, _text)
+TEXT = Kind("a non-empty text", str, _text)
 PATH = Kind("an absolute path", str, _path)
 COUNT = Kind("a whole number from 1 up", _whole, _count)
 SPARE = Kind("a whole number from 0 up", _whole, _spare)

@@ -60,4 +60,4 @@ def _preset(name: str, values: dict[str, tuple[str, ...] | None]) -> Preset:
 
 
 VALUE = Kind("a text, a number, true, false, or a list of texts", _from_text, _check)
-PRESETS = Table("presets", tuple(Key(name, VALUE, f"As the option --{name}.") for name in NAMES), _preset)
+PRESETS = Table("presets", tuple(Key(name, VALUE, f"Same as the option --{name}.") for name in NAMES), _preset)
