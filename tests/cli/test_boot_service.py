@@ -127,6 +127,12 @@ def test_systemd_is_preferred_and_cron_is_the_fallback(
         boot_service.find(environ)
 
 
+def test_without_systemd_and_cron_there_is_nothing_to_uninstall(bench: Bench) -> None:
+    done = bench.cli("daemon", "uninstall", environ={"PATH": "/nowhere"})
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "dibs: nothing was installed: neither systemd nor cron is available.\n"
+
+
 def test_print_shows_the_unit_and_changes_nothing(bench: Bench) -> None:
     path = f"{FAKES}{os.pathsep}{bench.environ['PATH']}"
     more = {"PATH": path, "FAKE_CALLS": str(bench.folder / "calls"), "FAKE_CRONTAB": str(bench.folder / "crontab")}

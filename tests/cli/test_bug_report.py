@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench import Bench
 from dibs.cli.verbs import doctor
-from dibs.client.doctor import OK, Finding
+from dibs.client.checks.findings import OK, Finding
 from dibs.version import __version__
 
 

@@ -32,6 +32,16 @@ def test_a_setting_is_set_and_unset(bench: Bench, config: Path) -> None:
     assert not bench.home.exists(), "changing a file starts no daemon"
 
 
+@pytest.mark.parametrize("value", ["-p gpu -A lab", "--qos=high", "-x", "plain"])
+def test_a_value_may_begin_with_a_dash(bench: Bench, config: Path, value: str) -> None:
+    done = bench.cli("config", "set", "engines.lab.options", value)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, f"dibs: engines.lab.options is {value} ({config}).")
+    assert bench.cli("config", "engines.lab.options").stdout == f"{value}\n"
+    assert bench.cli("config", "set", "--", "engines.lab.options", "-y").returncode == 0
+    assert bench.cli("config", "set", "engines.lab.options").returncode == 2
+    assert bench.cli("config", "set", "engines.lab.options", "--help").stdout.startswith("Usage: dibs config")
+
+
 def test_a_running_daemon_takes_the_new_value_at_once(bench: Bench, config: Path) -> None:
     bench.start()
     first = bench.add("sleep 1000", gpus=1)
@@ -124,5 +134,5 @@ def test_settings_of_the_machine_are_for_root_to_write_and_all_to_read(bench: Be
     done = subprocess.run(command, env=bench.environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout == "1m\n644\n4\n"
     assert "dibs: grace is 1m (/etc/dibs/config.toml).\n" in done.stderr
-    assert "you may not write it. Settings of the whole machine need root: sudo." in done.stderr
+    assert "you have no permission to write it. Machine-wide settings need root: use sudo." in done.stderr
     assert "/etc/dibs/config.toml cannot be written: Read-only file system. Nothing was changed." in done.stderr

@@ -20,9 +20,12 @@ from dibs.cli import main as cli
 from dibs.cli.verbs import completion, report
 from dibs.cli.verbs import help as pages
 from dibs.client import doctor
+from dibs.client.checks import gpus
+from dibs.client.checks.findings import Finding
 from dibs.errors import MachineError, UserError
 from dibs.submission import options
 from dibs.system import settings
+from dibs.system.configuration import entries
 from dibs.version import __version__
 from fakes.nvml import world
 from terminal import Terminal
@@ -107,7 +110,7 @@ def test_a_daemon_with_a_deleted_socket_is_found(bench: Bench) -> None:
 def test_a_hanging_check_is_a_finding() -> None:
     stuck = threading.Event()
 
-    def hang() -> list[doctor.Finding]:
+    def hang() -> list[Finding]:
         stuck.wait()
         return []
 
@@ -121,7 +124,7 @@ def test_errors_of_a_check_are_findings_and_bugs_are_not() -> None:
         raise error
 
     assert doctor.within("x", lambda: fail(MachineError("broken", "mend it"))) == [
-        doctor.Finding("x", "problem", "broken", "mend it")
+        Finding("x", "problem", "broken", "mend it")
     ]
     assert doctor.within("x", lambda: fail(OSError(5, "no luck", "/f")))[0].text == "/f: no luck"
     with pytest.raises(KeyError):
@@ -144,7 +147,7 @@ def test_another_setting_of_the_daemons_gpus_is_reported(bench: Bench) -> None:
     bench.start()
     first, second = findings(bench, DIBS_DEVICES="fake:2")["gpus"]
     assert (first["level"], second["level"]) == ("warning", "ok")
-    assert first["text"] == "the daemon uses the setting devices = fake:4, this shell fake:2"
+    assert first["text"] == "the daemon uses these GPUs (setting devices): fake:4; this shell: fake:2"
     assert "`dibs daemon restart`" in first["fix"]
 
 
@@ -153,16 +156,16 @@ def test_a_hanging_driver_does_not_stop_the_doctor(tmp_path: Path) -> None:
     driver.is_now("gpu 0 util=7", "slow nvmlInitWithFlags ms=3600000")
     program = (
         "import sys; from pathlib import Path; from dibs.system import settings\n"
-        "from dibs.client import doctor as checks\n"
+        "from dibs.client.checks import gpus; from dibs.client.checks.findings import Patient\n"
         "here = Path(sys.argv[1]); values = settings.Settings(nvml_library=Path(sys.argv[2]))\n"
-        "for found in checks.gpus(checks.Patient({}, here, None, values, str(here)), driver_s=0.2): print(found)"
+        "for found in gpus.gpus(Patient({}, here, None, values, str(here)), driver_s=0.2): print(found)"
     )
     command = [sys.executable, "-c", program, str(tmp_path), str(driver.library)]
     environ = os.environ | {"FAKE_NVML_STATE": str(driver.state)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout.count("Finding(check='gpus', level='problem'") == 1
     assert "the NVIDIA driver did not answer for 0.2 s" in done.stdout
-    assert doctor.DRIVER_S < doctor.DEADLINE_S
+    assert gpus.DRIVER_S < doctor.DEADLINE_S
 
 
 # -- config --
@@ -192,7 +195,7 @@ def test_config_lists_every_setting_with_its_source(bench: Bench) -> None:
     [(0.0, "0s"), (30.0, "30s"), (3600.0, "1h"), (90061.0, "1d1h1m1s"), (0.5, "0.5s"), (None, ""), (("A", "B"), "A,B")],
 )
 def test_values_are_shown_as_they_would_be_written(value: object, written: str) -> None:
-    assert settings.written(value) == written
+    assert entries.written(value) == written
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,53 @@ def test_output_and_exit_code_are_those_of_the_full_command_line(queue, words):
     assert (thin.returncode, thin.stdout, thin.stderr) == (full.returncode, full.stdout, full.stderr)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["status"], ["status", "--columns", "id,name"], ["show", "1"], ["why", "3"], ["gpus"], ["log", "1", "-n", "1"],
+     ["cancel", "1"], ["edit", "3", "-n", "third"], ["show", "99"], ["version"]],
+)  # fmt: skip
+def test_a_quick_verb_imports_nothing(queue, words):
+    program = (
+        "import sys; from dibs.cli import command_server, main; command_server.preload(); known = {*sys.modules}; "
+        "main.execute(sys.argv[1:]); print(*sorted({*sys.modules} - known), file=open('imported', 'w'))"
+    )
+    run(queue, program, *words)
+    assert (queue.folder / "imported").read_text() == "\n"
+
+
+def test_a_child_that_waits_has_warmed_up_without_effect(queue):
+    program = (
+        "import os; from dibs.cli import command_server; command_server.preload(); before = dict(os.environ); "
+        "command_server._warm_up(); assert dict(os.environ) == before"
+    )
+    counts = queue.client.get("/v1/queue")["counts"]
+    done = run(queue, program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert queue.client.get("/v1/queue")["counts"] == counts
+
+
 def test_a_verb_changes_jobs_once(queue):
     job = queue.add("true", hold=True)
     thin = run(queue, THIN, "edit", str(job), "-n", "renamed")
     assert (thin.returncode, queue.job(job)["name"]) == (0, "renamed")
     assert [event["kind"] for event in queue.events(job)].count("Edited") == 1
+
+
+def test_lines_of_stdin_are_queued_with_the_environment_of_the_client(queue):
+    environ = queue.environ | {"OWN": "yes"}
+    thin = run(queue, THIN, "add", "-", env=environ, input=b"echo one $OWN\necho two $OWN\n")
+    first, second = map(int, thin.stdout.split())
+    assert second == first + 1
+    queue.until(second)
+    assert run(queue, FULL, "log", str(second)).stdout == b"two yes\n"
+
+
+@pytest.mark.parametrize("words", [("map", "true", "{}", ":::", "a", "b"), ("sweep", "true {x}", "-p", "x", "1", "2")])
+def test_verbs_that_submit_many_jobs_run_in_the_server(queue, words):
+    before = queue.jobs()
+    thin = run(queue, THIN, *words)
+    assert thin.returncode == 0, thin.stderr
+    assert len(queue.jobs()) == len(before) + 2
 
 
 def test_folder_environment_and_streams_are_those_of_the_client(queue, tmp_path):
@@ -248,6 +290,9 @@ def test_the_server_ends_with_its_daemon_and_comes_with_the_next(tmp_path):
         (["edit", "1", "-n", "x"], True),
         (["config", "edit"], False),
         (["config", "set", "grace", "5s"], True),
+        (["add", "-"], True),
+        (["add", "--file", "/dev/fd/63"], False),
+        (["sweep", "/proc/self/fd/63"], False),
         (["wait"], False),
         (["run", "true"], False),
         (["daemon", "restart"], False),

@@ -47,7 +47,7 @@ def test_in_a_narrow_window_only_memory_has_a_bar():
     [
         ({"state": "unhealthy", "fault": "the GPU is lost"}, "the GPU is lost"),
         ({"state": "foreign", "foreign": "used without a lease by bob's x (pid 7, 3G)"}, "bob's x (pid 7, 3G)"),
-        ({"state": "leased", "settling": "3G of its last job have not come back yet"}, "have not come back"),
+        ({"state": "leased", "settling": "3G of memory of its last job is not freed yet"}, "is not freed yet"),
         ({"idle_since": "2026-11-15T09:00:00.000Z"}, "idle for 3h"),
         ({"state": "leased", "waiters": 2}, "2 waiting"),
         ({"compute_mode": "exclusive-process"}, "one process at a time"),

@@ -49,9 +49,20 @@ def test_wrong_words_change_nothing(bench: Bench) -> None:
         (("group", "sett", "x"), "dibs: group expected list, set, unset, pause, resume"),
         (("group", "set", "x"), "dibs: group set expected a limit: -j N."),
         (("group", "pause"), "dibs: group pause expected one name, got 0."),
+        (("group", "set", "", "-j", "1"), "dibs: group set expected one name, got an empty one."),
         (("group", "set", "x", "-j", "0"), "dibs: "),
     ):
         done = bench.cli(*words)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(told)
     assert json.loads(bench.cli("group", "--json").stdout)["groups"] == []
+
+
+def test_a_mistyped_group_is_named(bench: Bench) -> None:
+    """Otherwise somebody believes that the night jobs are paused, and they run."""
+    bench.cli("group", "set", "night", "-j", "1")
+    for action in ("unset", "pause", "resume"):
+        done = bench.cli("group", action, "nihgt")
+        assert (done.returncode, done.stdout) == (3, "")
+        assert 'there is no group "nihgt" with a limit or unfinished jobs.' in done.stderr
+    assert [each["name"] for each in json.loads(bench.cli("group", "--json").stdout)["groups"]] == ["night"]

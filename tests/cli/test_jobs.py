@@ -330,8 +330,10 @@ def test_follow_waits_for_a_job_that_has_not_started(bench: Bench) -> None:
     bench.until(bench.add(LONG, gpus=4), "started")
     bench.add("echo begun")
     with Terminal(bench, "follow", "2") as person:
+        person.until("dibs: job 2 waiting: ")
         bench.cancel(1)
-        assert person.end() == (0, "begun\r\n")
+        code, shown = person.end()
+    assert (code, shown.endswith("\r\nbegun\r\n")) == (0, True)
 
 
 # -- wait --
@@ -400,11 +402,18 @@ def test_cancel_reports_what_it_did(bench: Bench) -> None:
     bench.add("true")
     done = bench.cli("cancel", "all", "--grace", "5s")
     assert (done.returncode, done.stdout) == (0, "2 stopping: TERM now, KILL in 5s\n3 cancelled\n")
-    assert done.stderr == "1 done: it is done already\n"
+    assert done.stderr == "1 already done\n"
     assert bench.until(2)["state"] == "cancelled"
     assert bench.cli("cancel", "3").returncode == 0
     missing = bench.cli("cancel", "99")
     assert (missing.returncode, missing.stdout) == (3, "")
+
+
+def test_jobs_that_did_not_change_for_one_reason_share_a_line(bench: Bench) -> None:
+    for _ in range(3):
+        bench.until(bench.add("true", gpus=0))
+    assert bench.cli("cancel", "-y", "all").stderr == "1-3 already done\n"
+    assert bench.cli("hold", "all").stderr == "1-3 done: only a queued job can be held\n"
 
 
 def test_cancel_can_wait_for_the_end(bench: Bench) -> None:

@@ -101,7 +101,7 @@ def test_no_wait_names_the_holder(bench: Bench) -> None:
     bench.until(job_id, "started")
     done = bench.cli("lease", "--no-wait", "true")
     assert (done.returncode, done.stdout) == (75, "")
-    assert done.stderr.startswith("dibs: 1 GPU cannot be had now: GPU 0: ")
+    assert done.stderr.startswith("dibs: cannot lease 1 GPU now: GPU 0: ")
     assert "job 1 (pid" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -155,7 +155,7 @@ def test_at_the_time_limit_the_command_gets_sigterm_and_the_code_is_124(bench: B
     assert done.stdout == "ready\nasked\n"
     begun, *_, over = [line for line in done.stderr.splitlines() if line.startswith("dibs: ")]
     assert begun.startswith("dibs: GPU 0 leased for ")
-    assert over == "dibs: the time is over: the command gets TERM, and KILL after 30 s"
+    assert over == "dibs: time limit reached: the command gets TERM, and KILL after 30 s"
 
 
 def test_a_command_that_ignores_sigterm_is_killed_with_its_process_tree(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def test_a_command_that_ends_in_time_keeps_its_exit_code(bench: Bench) -> None:
 def test_a_lease_without_a_command_ends_at_its_time_limit(bench: Bench) -> None:
     done = bench.cli("lease", "-t", "0.1s")
     assert (done.returncode, done.stdout) == (124, "FAKE-0\nexport CUDA_VISIBLE_DEVICES=FAKE-0\n")
-    assert done.stderr.endswith("dibs: time is up: the GPUs are released\n")
+    assert done.stderr.endswith("dibs: lease time limit reached: the GPUs are released\n")
     assert held(bench) == {}
 
 
@@ -385,7 +385,7 @@ def test_no_wait_for_a_shell_is_exit_code_75(bench: Bench) -> None:
     bench.until(bench.add(["sleep", "1000"], gpus=4), "started")
     done = bench.cli("lease", "--env", "--no-wait")
     assert (done.returncode, done.stdout) == (75, "false;\n")
-    assert done.stderr.startswith("dibs: 1 GPU cannot be had now: ")
+    assert done.stderr.startswith("dibs: cannot lease 1 GPU now: ")
 
 
 # -- for a running process -------------------------------------------------------------------------------------------

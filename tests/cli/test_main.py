@@ -276,6 +276,8 @@ def test_hold_and_unhold_report_what_they_did(bench: Bench) -> None:
     done = bench.cli("hold", "all")
     assert (done.returncode, done.stdout) == (0, "2 held\n")
     assert done.stderr == "1 running: only a queued job can be held\n"
+    assert bench.cli("hold", "2").returncode == 0
+    assert bench.cli("hold", "1").returncode == 1
     assert bench.cli("why", "2").stdout.startswith("job 2: held by you")
     acted = json.loads(bench.cli("enqueue", "2", "--json").stdout)
     assert acted == {"changed": [{"id": 2, "state": "queued"}], "unchanged": []}
@@ -319,7 +321,7 @@ def test_help_of_a_job_has_the_ten_common_options_first_and_every_option_once(ve
 @pytest.mark.parametrize(
     ("words", "right"), [(["--json", "status"], "dibs status --json"), (["-g", "2", "add"], "dibs add -g 2")]
 )
-def test_an_option_before_the_verb_is_told_its_place(words: list[str], right: str) -> None:
+def test_an_option_before_the_verb_gets_a_hint(words: list[str], right: str) -> None:
     with pytest.raises(UserError, match=f"options come after the verb: {right}"):
         cli.split(words)
     assert cli.split(["-q", "failed"]) == ([], "status", ["-q", "failed"])

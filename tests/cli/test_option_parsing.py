@@ -158,7 +158,7 @@ WRONG = [
     (["history"], 2, "Did you mean status all?"),
     (["delete", "12"], 2, "Did you mean cancel, or clean for finished jobs?"),
     (["htop"], 2, "Did you mean top?"),
-    (["12"], 2, "Did you mean show 12?"),
+    (["12"], 2, "Did you mean dibs show 12?"),
     ([""], 2, 'there is no verb "".'),
     (["--jsn"], 2, "status has no option --jsn. Did you mean --json?"),
     (["--color", "pink", "status"], 2, '--color expected auto, always or never, got "pink".'),

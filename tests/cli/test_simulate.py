@@ -77,13 +77,16 @@ def test_the_own_queue_is_a_trace(bench: Bench) -> None:
     [
         ([], "simulate expected one trace or --from-history, got nothing."),
         (["a", "b"], "simulate expected one trace or --from-history, got 2 words."),
-        (["a", "--from-history"], "simulate expected one trace or --from-history"),
+        (["a", "--from-history"], "simulate expected one trace or --from-history, got both."),
         (["none.csv"], "cannot read none.csv: No such file or directory."),
         (["."], "cannot read .: Is a directory."),
         (["{trace}", "--boxes", "0"], "--boxes expected a whole number from 1 to 100000"),
         (["{trace}", "--load", "x"], "--load expected a number from 0.01 to 10"),
         (["{trace}", "--evictable", "nan"], "--evictable expected a number from 0 to 1"),
         (["{trace}", "--svg", "no/x.svg"], "cannot write no/x.svg: No such file or directory."),
+        (["{trace}", "--svg", "."], "cannot write .: Is a directory."),
+        # What cannot be written is refused before anything is read or simulated.
+        (["none.csv", "--svg", "no/x.svg"], "cannot write no/x.svg: No such file or directory."),
     ],
 )
 def test_bad_words_get_one_clear_line(bench: Bench, trace: str, words: list[str], text: str) -> None:

@@ -95,7 +95,9 @@ def test_names_are_as_wide_as_the_terminal_allows() -> None:
 
 
 def test_a_paused_queue_a_restriction_and_a_full_disk_are_shown() -> None:
-    told = answer(restriction="DIBS_DEVICES=0", disk="the disk of /x is nearly full (1M free); jobs fail when it is")
+    told = answer(
+        restriction="DIBS_DEVICES=0", disk="the disk of /x is nearly full (1M free); no job can start when it is full"
+    )
     told["queue"]["paused"] = True
     lines = painted(WIDE, told)
     assert lines[0].endswith("; the queue is paused; dibs resume")
@@ -318,7 +320,7 @@ def test_an_old_daemon_is_reported_with_what_to_do() -> None:
 def test_a_hint_is_shown_once_a_day(tmp_path: Path) -> None:
     assert status.on_logout(None, tmp_path) == []
     assert status.on_logout("all ends at logout", tmp_path) == [
-        "all ends at logout. `dibs daemon install` makes them stay."
+        "all ends at logout. `dibs daemon install` keeps them running."
     ]
     assert status.on_logout("all ends at logout", tmp_path) == []
     stamp = tmp_path / "told-logout"
@@ -364,12 +366,12 @@ def test_show_lists_script_warning_metric_and_notify_command(bench: Bench) -> No
     assert ["warning", "USR1 2m00s before the time limit"] in facts
     assert ["lasts", "until all of its processes have ended"] in facts
     assert ["index", "7"] in facts
-    assert ["notice", "runs a command when it finishes"] in facts
+    assert ["notify", "runs a command when it finishes"] in facts
     # Users put tokens into that command.
     assert "token" not in shown
     assert bench.job(1)["notifies"] is True
     bench.add("true", gpus=0)
-    assert not {"script", "warning", "lasts", "index", "notice"} & {
+    assert not {"script", "warning", "lasts", "index", "notify"} & {
         line.split("  ")[0] for line in bench.cli("show", "2").stdout.splitlines()
     }
 

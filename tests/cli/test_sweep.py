@@ -121,11 +121,11 @@ def test_a_csv_file_is_one_run_per_row_and_needs_a_command(here: Path) -> None:
     [
         (["true {a}"], "expected parameters, got none"),
         (["-p", "a", "1"], "expected a command, got none"),
-        (["-p", "a", "1", "true {a}"], "was taken for a value: put it before -p"),
+        (["-p", "a", "1", "true {a}"], "was read as a value: put it before -p"),
         (["true {b}", "-p", "a", "1"], "unknown parameter {b}"),
         (["true", "-p", "a", "1"], "the parameter a is not used"),
         (["true {a}", "-p", "a"], "-p expected values for the parameter a"),
-        (["true {a}", "-p", "a=uniform(0,1)"], "say how many points with --sample"),
+        (["true {a}", "-p", "a=uniform(0,1)"], "set the number of points with --sample"),
         (["true {a}", "-p", "a", "1", "1"], "has the value 1 twice"),
         (["true", "{a}", "-p", "a", "1"], "expected the command as one string"),
         (["true {a}", "-p", "a", "1", "--", "true", "{a}"], "expected one command"),
@@ -279,7 +279,7 @@ def test_an_impossible_sweep_is_not_stored(bench: Bench) -> None:
 
 def test_results_of_an_unknown_sweep_are_an_error(bench: Bench) -> None:
     missing = bench.cli("results", "nope")
-    assert (missing.returncode, missing.stderr) == (3, 'dibs: there is no sweep "nope".\n')
+    assert (missing.returncode, missing.stderr) == (3, 'dibs: there is no sweep "nope". `dibs results` lists them.\n')
 
 
 def test_the_output_path_may_contain_parameters(bench: Bench) -> None:

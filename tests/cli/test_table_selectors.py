@@ -1,6 +1,6 @@
 """Every verb that takes jobs, with every kind of selector, with and without --json, piped and on a terminal.
 
-The selected jobs are computed here a second time, from the queue as it was a moment before.
+The selected jobs are computed here a second time, from the queue as it was just before.
 """
 
 from __future__ import annotations
@@ -167,6 +167,16 @@ def retried(jobs: list[Job]) -> int:
     return int(bool(states.difference(FINISHED)) and not states & {"failed", "cancelled", "timeout", "lost"})
 
 
+def allowed(states: set[str], leads_to: str = "") -> Callable[[list[Job]], int]:
+    """Return the exit code of a verb for jobs in `states`: 1 if none is, and one is not where it leads to already."""
+
+    def code(jobs: list[Job]) -> int:
+        found = {job["state"] for job in jobs}
+        return int(not found & states and bool(found - {leads_to}))
+
+    return code
+
+
 def waited(jobs: list[Job]) -> int:
     if not all(map(is_finished, jobs)):
         return 124
@@ -192,11 +202,18 @@ def named(document: Any) -> list[int]:
 
 
 def in_lines(typed: Typed) -> list[int]:
-    """Return the ids at the beginning of the lines; unchanged jobs are listed on stderr."""
-    lines = [line for line in (typed.out + typed.err).splitlines() if not line.startswith("dibs: ")]
-    assert all(re.match(r"\d+ [a-z]+(: .+)?$", line) for line in lines), lines
-    assert not [line for line in typed.err.splitlines() if not re.match(r"dibs: |\d+ [a-z]+: ", line)], typed.err
-    return sorted(int(line.split()[0]) for line in lines)
+    """Return the ids at the beginning of the lines; unchanged jobs are on stderr, those with one reason in one line."""
+    changed = typed.out.splitlines()
+    unchanged = [line for line in typed.err.splitlines() if not line.startswith("dibs: ")]
+    assert all(re.match(r"\d+ [a-z]+(: .+)?$", line) for line in changed), changed
+    assert all(re.match(r"[\d,-]+ ([a-z]+: .+|already [a-z]+)$", line) for line in unchanged), unchanged
+    return sorted(job_id for line in (*changed, *unchanged) for job_id in numbers(line.split()[0]))
+
+
+def numbers(ranges: str) -> list[int]:
+    """Return the ids in a text such as 1,3-5."""
+    ends = [part.split("-") for part in ranges.split(",")]
+    return [job_id for first, *last in ends for job_id in range(int(first), int((last or [first])[0]) + 1)]
 
 
 def shown(document: Any) -> list[int]:
@@ -282,12 +299,12 @@ VERBS: dict[str, Verb] = {
     "log": Verb(one(lambda job: 0), None, output, names=nobody),
     "follow": Verb(one(lambda job: job["exit_code"]), None, output, names=nobody),
     "wait": Verb(waited, total, silent, before=["--timeout", "0s"], names=nobody),
-    "kill": Verb(always, **CHANGING, before=["-s", "CONT"]),
-    "pause": Verb(always, **CHANGING),
+    "kill": Verb(allowed({"running", "paused"}), **CHANGING, before=["-s", "CONT"]),
+    "pause": Verb(allowed({"running"}, "paused"), **CHANGING),
     "resume": Verb(always, **CHANGING),
     "edit": Verb(edited, **CHANGING, before=["--priority", "3"]),
     "move": Verb(one(lambda job: 0 if is_waiting(job) else 2), named, in_lines, after=["first"]),
-    "hold": Verb(always, **CHANGING),
+    "hold": Verb(allowed({"queued"}, "held"), **CHANGING),
     "unhold": Verb(always, **CHANGING),
     "retry": Verb(retried, **CHANGING),
     "cancel": Verb(always, **CHANGING, before=["-y", "--grace", "0s"]),

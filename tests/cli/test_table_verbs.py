@@ -199,7 +199,7 @@ CODES: list[tuple[int, str, Callable[[Bench], int]]] = [
     (6, "only a held job remains", lambda bench: bench.cli("wait", str(bench.add("true", hold=True))).returncode),
     (69, "never here", types("add", "-g", "9", "true")),
     (75, "a job cannot start now", types("run", "--no-wait", "-g", "4", "true")),
-    (75, "GPUs cannot be had now", types("lease", "--no-wait", "true")),
+    (75, "GPUs cannot be leased now", types("lease", "--no-wait", "true")),
     (124, "the time to wait is over", types("wait", "--timeout", "0s", "2")),
     (124, "its time limit", types("run", "-g0", "-t", "0.01s", *LONG)),
     (124, "the time of a lease", types("lease", "-t", "0.01s", DIBS_LEASE_DIR="{}")),

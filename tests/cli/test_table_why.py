@@ -88,7 +88,7 @@ CASES = {
         [add("--hold"), add("-a", "1")],
         exactly(
             "waiting for job 1, which is held. `dibs why 1` explains its state. "
-            "Its start time is unknown: job 1, for which it waits, cannot be predicted."
+            "Its start time is unknown: the end of job 1, which it waits for, cannot be predicted."
         ),
         running=(),
     ),
@@ -219,7 +219,7 @@ def test_an_unknown_gpu_type_is_refused_and_a_removed_one_is_the_reason(
     bench.environ["DIBS_DEVICES"] = "fake:2"
     typist.type(bench, "unhold", "1", "2")
     assert why(bench, typist, "1") == (
-        "job 1: needs 1 GPU; this machine has none that would do. Without --gpu-ids it could use the others. "
+        "job 1: needs 1 GPU; this machine has none matching. Without --gpu-ids it could use the others. "
         f"{NEVER} `dibs gpus` shows the state of the GPUs.\n"
     )
     assert why(bench, typist, "2") == (

@@ -196,7 +196,7 @@ def test_an_unwritable_output_is_refused_at_once(used: Bench, option: str) -> No
     os.mkfifo(fifo)
     done = used.cli("add", "-g0", option, fifo.name, "true")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("expected a regular file or a terminal, it is a FIFO.\n")
+    assert done.stderr.endswith("expected a regular file or a terminal, but it is a FIFO.\n")
     assert used.cli("add", "-g0", option, "/dev/null", "true").returncode == 0
 
 

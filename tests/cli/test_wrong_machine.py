@@ -131,7 +131,7 @@ def of_somebody_else(bench: Bench) -> dict[str, str]:
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 HOMES = [
     (relative, 'DIBS_HOME: expected an absolute path, got "relative". Start it with / or ~/.'),
-    (a_file, "to be a folder, it is something else. Move it away."),
+    (a_file, "to be a folder, but it is something else. Move it away."),
     (a_link_to_nowhere, "Set DIBS_HOME to another folder."),
     (below_a_file, "Set DIBS_HOME to another folder."),
     pytest.param(of_somebody_else, "it belongs to nobody (user 65534). Set DIBS_HOME to another", marks=needs_root),
@@ -189,7 +189,7 @@ def altered(sql: str) -> Callable[[Path], None]:
 
 STORES: list[tuple[Callable[[Path], object], str]] = [
     (altered("PRAGMA user_version = 99"), "was written by a newer dibs (schema 99, this one knows "),
-    (altered("PRAGMA application_id = 7"), "is not a database of dibs; it was left alone. Choose another folder with"),
+    (altered("PRAGMA application_id = 7"), "is not a database of dibs; it was not changed. Choose another folder with"),
     (lambda path: path.write_bytes(b"garbage" * 1000), "is damaged (file is not a database); it was left as it is."),
 ]
 
@@ -218,7 +218,7 @@ def test_an_unusable_database_is_refused_and_unchanged(
 def test_a_folder_in_place_of_the_database_is_an_error(bench: Bench, typist: Typist) -> None:
     (bench.home / "dibs.db").mkdir(parents=True)
     bench.home.chmod(0o700)
-    check_refused(typist.type(bench, "status"), NO_DAEMON, "does somebody else use the file? Its log is ")
+    check_refused(typist.type(bench, "status"), NO_DAEMON, "does another program use the file? Its log is ")
     (bench.home / "dibs.db").rmdir()
 
 

@@ -54,7 +54,7 @@ sys.stdin.read()
 """
 
 
-def test_a_daemon_that_has_said_why_it_fails_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_reported_its_failure_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.home.mkdir(mode=0o700)
     started: list[subprocess.Popen[bytes]] = []
 

@@ -106,7 +106,7 @@ def test_a_check_reports_foreign_use_once_and_drops_it_when_it_ended(nvml, stran
     told = f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)"
     vet = functools.partial(looks, is_taken=True)
     assert (vet(["GPU-a", "GPU-b"]), vet(["GPU-a"])) == ({"GPU-a"}, {"GPU-a"})
-    assert (said, looks.reasons) == ([f"GPU 0 is left alone: {told}"], {"GPU-a": told})
+    assert (said, looks.reasons) == ([f"GPU 0 is not used: {told}"], {"GPU-a": told})
     # A text that names no device here cannot be checked.
     assert vet(["text-1"]) == set()
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b lost=1")
@@ -154,7 +154,7 @@ def test_a_pipe_shares_the_only_gpu_with_a_foreign_process(bench, nvml, stranger
     nvml.is_now(*strangers(stranger, 10))
     command = "echo $CUDA_VISIBLE_DEVICES"
     done = bench.cli("pipe", "--vram", "12G", input=f"{command}\n" * 2)
-    assert (done.returncode, done.stdout, "left alone" in done.stderr) == (0, "GPU-a\n" * 2, False)
+    assert (done.returncode, done.stdout, "is not used" in done.stderr) == (0, "GPU-a\n" * 2, False)
     held = bench.cli("lease", "--no-wait", "--vram", "12G", "sh", "-c", command)
     assert (held.returncode, held.stdout) == (0, "GPU-a\n")
     refused = bench.cli("lease", "--no-wait", "--vram", "15G", "true")
@@ -210,7 +210,7 @@ def test_a_manual_lease_skips_a_gpu_in_foreign_use(bench, stranger):
 def test_a_pipe_skips_a_gpu_in_foreign_use(bench):
     done = bench.cli("pipe", input="echo $CUDA_VISIBLE_DEVICES\necho $CUDA_VISIBLE_DEVICES\n")
     assert (done.returncode, done.stdout) == (0, "GPU-b\nGPU-b\n")
-    assert "GPU 0 is left alone: used without a lease by" in done.stderr
+    assert "GPU 0 is not used: used without a lease by" in done.stderr
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def old(bench, tmp_path):
 
 def test_the_old_tools_skip_a_gpu_in_foreign_use(old, nvml, stranger, tmp_path):
     """Each of them would take the first GPU if it could."""
-    left = f"GPU 0 is left alone: used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)\n"
+    left = f"GPU 0 is not used: used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)\n"
     command = "echo $CUDA_VISIBLE_DEVICES"
     simple = old("simple_gpu_scheduler", "--gpus", "1,0", stdin=f"{command}\n" * 2)
     assert (simple.stdout, simple.stderr) == (f"Processing command `{command}` on gpu 1\n1\n" * 2, left)

@@ -36,7 +36,7 @@ def test_the_user_is_warned_once_and_then_the_lease_is_over(place):
     assert clock.wake_at == 0.9 * HOUR
     assert not clock.is_over(0.9 * HOUR)
     assert not clock.is_over(0.95 * HOUR)
-    assert said == [f"the lease ends in 6m00s; dibs lease --extend 1h --pid {os.getpid()} moves its end"]
+    assert said == [f"the lease ends in 6m00s; dibs lease --extend 1h --pid {os.getpid()} extends it"]
     assert clock.wake_at == HOUR
     assert clock.is_over(HOUR)
 

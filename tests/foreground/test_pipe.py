@@ -76,9 +76,9 @@ def test_inside_a_lease_a_pipe_uses_the_leased_gpus(bench: Bench, way: str) -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("-g 2", "dibs: -g 2: in here 1 GPU can be used."),
-        ("--gpu-ids 1", "dibs: --gpu-ids names GPU 1; in here GPU 2 can be used, and no other."),
-        ("--vram 1G", "dibs: --vram takes a share of a GPU; in here GPU 2 is leased already. Say --per-gpu 2."),
+        ("-g 2", "dibs: -g 2: only 1 GPU can be used here."),
+        ("--gpu-ids 1", "dibs: --gpu-ids names GPU 1; only GPU 2 can be used here."),
+        ("--vram 1G", "dibs: --vram has no effect here: GPU 2 is leased already. Use --per-gpu 2."),
     ],
 )
 def test_more_gpus_than_leased_are_refused(bench: Bench, words: str, says: str) -> None:
@@ -99,10 +99,10 @@ def test_a_stop_without_waiting_commands_mentions_only_unread_input(bench: Bench
     wait_for_files(bench, "began")
     process.terminate()
     assert process.stderr is not None
-    assert "starting nothing more" in process.stderr.readline()
+    assert "no more commands start" in process.stderr.readline()
     (bench.folder / "go").touch()
     _, told = process.communicate(timeout=PATIENCE_S)
-    assert told == "dibs: stopped: what was not read yet not started\n"
+    assert told == "dibs: stopped before starting the rest of the input\n"
 
 
 def test_empty_input_is_no_error(bench: Bench) -> None:
@@ -230,7 +230,7 @@ def test_failed_commands_are_retried(bench: Bench) -> None:
 def test_it_stops_after_n_failures(bench: Bench) -> None:
     done = bench.cli("pipe", "-j", "1", "--halt", "2", input="false\ntrue\nfalse\ntouch never\ntouch never\n")
     assert done.returncode == 1
-    assert "dibs: halted: 2 commands not started" in done.stderr
+    assert "dibs: halted before starting 2 commands" in done.stderr
     assert not (bench.folder / "never").exists()
 
 
@@ -246,7 +246,7 @@ def test_the_summary_lists_what_ran_where_and_how_it_ended(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--gpus", "2"), 2, "--gpus 2 could be a count or a GPU. Say -g 2 for 2 GPUs a command, or --gpu-ids 2"),
+        (("--gpus", "2"), 2, "--gpus 2 could be a count or a GPU. Write -g 2 for 2 GPUs per command, or --gpu-ids 2"),
         (("-g", "0,1"), 2, "-g expected a count"),
         (("-g", "5"), 69, "asks for 5 GPUs"),
         (("-g", "2", "--gpu-ids", "1"), 2, "-g 2: only 1 GPU can be used"),
@@ -284,7 +284,7 @@ def test_a_gpu_list_has_several_notations(bench: Bench, words: tuple[str, ...]) 
 def test_without_gpus_commands_run_without_one(bench: Bench) -> None:
     done = bench.cli("pipe", input="echo [$CUDA_VISIBLE_DEVICES]\n", environ={"DIBS_DEVICES": "none"})
     assert (done.returncode, done.stdout) == (0, "[]\n")
-    assert "this machine shows no GPU" in done.stderr
+    assert "no GPU found" in done.stderr
     refused = bench.cli("pipe", "-g", "1", input="true\n", environ={"DIBS_DEVICES": "none"})
     assert refused.returncode == 69
     assert bench.cli("pipe", "-g", "0", input="echo [$CUDA_VISIBLE_DEVICES]\n").stdout == "[]\n"
@@ -304,7 +304,7 @@ def test_max_gpus_applies_to_a_pipe_too(bench: Bench) -> None:
 
 
 def test_idle_gpus_are_released(bench: Bench) -> None:
-    """At once at the end of the stream; after a moment while more may come."""
+    """At once at the end of the stream; after a short wait while more may come."""
     process = start(bench)
     feed(process, "true", f"touch began; {GATE}")
     wait_for_files(bench, "began")
@@ -397,13 +397,13 @@ def test_after_ctrl_c_running_commands_finish(bench: Bench) -> None:
         person.type(f"touch began; {GATE}; echo finished\ntouch never\n")
         wait_for_files(bench, "began")
         person.type(CTRL_C)
-        person.until("starting nothing more; 1 command finishes")
+        person.until("no more commands start; 1 command finishes")
         (bench.folder / "go").touch()
         code, shown = person.end()
     assert code == 130
     assert "finished" in shown
     # The second line may have been read before Ctrl-C, which discards what the terminal still had.
-    assert re.search(r"stopped: (1 command and )?what was not read yet not started", shown)
+    assert re.search(r"stopped before starting (1 command and )?the rest of the input", shown)
     assert not (bench.folder / "never").exists()
 
 

@@ -26,18 +26,23 @@ PATIENCE_S = 30.0
 
 
 def find(environ: Mapping[str, str]) -> Systemd | Cron:
-    """Return the way to start daemons at boot on this machine."""
+    """Return the way to start daemons at boot on this machine; raise MachineError if there is none."""
+    if (way := available(environ)) is not None:
+        return way
+    raise MachineError(
+        "neither systemd nor cron is available, so the daemon cannot be started at boot.",
+        "It starts automatically with the first command. Or add `dibs daemon start` to your start-up scripts.",
+    )
+
+
+def available(environ: Mapping[str, str]) -> Systemd | Cron | None:
+    """Return the way to start daemons at boot on this machine, or None."""
     is_root = os.geteuid() == 0
     # Run it, because the program may exist without its service, as in most containers.
     scope = [] if is_root else ["--user"]
     if shutil.which("systemctl") and _run(["systemctl", *scope, "show", "--property=Version"]).returncode == 0:
         return Systemd(environ, is_root)
-    if shutil.which("crontab"):
-        return Cron(environ)
-    raise MachineError(
-        "neither systemd nor cron is available, so the daemon cannot be started at boot.",
-        "It starts automatically with the first command. Or add `dibs daemon start` to your start-up scripts.",
-    )
+    return Cron(environ) if shutil.which("crontab") else None
 
 
 def _run(words: list[str], text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ served, and only if it is the same release of dibs in the same files.
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import gc
 import io
@@ -23,9 +24,11 @@ import time
 from importlib import import_module
 from typing import Any, NoReturn
 
-from dibs.cli import fast_verbs, main
-from dibs.errors import UserError
-from dibs.submission import remote_callers
+from dibs.cli import fast_add, fast_verbs, main, screen
+from dibs.client import stand_in
+from dibs.errors import DibsError, UserError
+from dibs.submission import options, remote_callers
+from dibs.system import paths
 
 #: Commands that may run at once; more are left to their clients.
 MOST_CHILDREN = 32
@@ -42,14 +45,36 @@ DAEMON_FD = 0
 #: Modules that the verbs import only when they need them, but often do.
 PRELOADED = (
     "dibs.client.stand_in", "dibs.cli.screen", "dibs.cli.status_view", "dibs.cli.job_action", "dibs.cli.results_table",
-    "rich.console", "rich.table", "rich.text", "rich.cells", "textwrap", "traceback", "shlex", "http.client",
+    "dibs.logs.files", "rich.console", "rich.table", "rich.text", "rich.cells", "textwrap", "traceback", "shlex",
+    "http.client",
 )  # fmt: skip
+
+
+#: A table that is drawn before there is a client.
+WARM_UP_COLUMNS = (screen.Column("ID"), screen.Column("STATE", is_state=True), screen.Column("REASON", least=8))
+
+
+class _CannedClient(stand_in.ReadingClient):
+    """A client whose daemon is this process and always gives the same answer."""
+
+    def connect(self, patience_s: float | None = None) -> socket.socket:
+        """Return a connection on which the answer is already there."""
+        ours, self._its = socket.socketpair()
+        ours.settimeout(REQUEST_FOR_S)
+        body = json.dumps({"counts": {"queued": 1}, "jobs": [{"id": 1, "state": "queued", "gpus": []}]}).encode()
+        self._its.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        return ours
+
+
+def preload() -> None:
+    """Import what the verbs need."""
+    for name in (*(f"dibs.cli.verbs.{verb}" for verb in sorted(fast_verbs.VERBS)), *PRELOADED):
+        import_module(name)
 
 
 def serve(path: str) -> None:
     """Answer clients until the daemon ends."""
-    for name in (*(f"dibs.cli.verbs.{verb}" for verb in sorted(fast_verbs.VERBS)), *PRELOADED):
-        import_module(name)
+    preload()
     # Keep the garbage collector of the children from touching, and so copying, what they share with this process.
     gc.collect()
     gc.freeze()
@@ -86,6 +111,8 @@ def serve(path: str) -> None:
 
 def _await_client(listener: socket.socket, server: socket.socket) -> NoReturn:
     """Wait in this child process for a client and run its command; end if the daemon or the server ends first."""
+    with contextlib.suppress(OSError, DibsError):
+        _warm_up()
     found = select.select([listener.fileno(), server.fileno(), DAEMON_FD], [], [])[0]
     if listener.fileno() not in found:
         os._exit(0)
@@ -98,6 +125,26 @@ def _await_client(listener: socket.socket, server: socket.socket) -> NoReturn:
     server.close()
     listener.close()
     _answer(client)
+
+
+def _warm_up() -> None:
+    """Do once what most verbs do, without any effect, before there is a client.
+
+    The first use of an object after a fork copies a page of memory, because its count of references changes. A verb
+    uses about a thousand pages; to copy them takes as long as the verb itself.
+    """
+    identity = fast_add.packed(fast_verbs.identity())
+    request = json.loads(fast_add.request(["status"], os.environ, identity=identity))
+    _adopt(_environ(request))
+    remote_callers.file_system()
+    with contextlib.redirect_stdout(io.StringIO()):
+        _, name, rest = main.split(remote_callers.unpack(request["argv"]))
+        args = options.parse(name, main.load(name).OPTIONS, rest)
+        queue = _CannedClient(paths.home(os.environ).path, os.environ)
+        jobs = queue.get("/v1/jobs", [("select", "unfinished")])["jobs"]
+        rows = [[str(job["id"]), job["state"], screen.clean("first in the queue")] for job in jobs]
+        print(screen.table(screen.of(sys.stdout, args), WARM_UP_COLUMNS, rows), flush=True)
+        screen.now()
 
 
 def _answer(client: socket.socket) -> NoReturn:
@@ -159,14 +206,26 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     (cwd,) = remote_callers.unpack(request["cwd"])
     os.chdir(cwd)
     os.umask(request["umask"])
-    os.environ.clear()
-    os.environ.update(dict(word.partition("=")[::2] for word in remote_callers.unpack(request["environ"])))
+    _adopt(_environ(request))
     time.tzset()
     sys.argv[1:] = remote_callers.unpack(request["argv"])
     sys.stdin, sys.stdout, sys.stderr = (
         _stream(number, *how.split(" ")) for number, how in zip(fast_verbs.STREAMS, encodings, strict=True)
     )
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _environ(request: dict[str, Any]) -> dict[str, str]:
+    return dict(word.partition("=")[::2] for word in remote_callers.unpack(request["environ"]))
+
+
+def _adopt(environ: dict[str, str]) -> None:
+    """Make an environment that of this process; most of it usually is already."""
+    for name in [name for name in os.environ if name not in environ]:
+        del os.environ[name]
+    for name, value in environ.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def _stream(number: int, encoding: str, errors: str) -> io.TextIOWrapper:

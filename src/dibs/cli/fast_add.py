@@ -94,12 +94,16 @@ def request(words: list[str], environ: "Mapping[str, str]", **more: object) -> s
 
 def packed(words: "Iterable[str]") -> str:
     """Return words of any bytes as a JSON string with one character for each byte; a NUL follows each word."""
-    from _json import encode_basestring_ascii
-
     encoded = [os.fsencode(word) for word in words]
     if any(b"\0" in word for word in encoded):
         raise ValueError
-    return encode_basestring_ascii(b"".join(word + b"\0" for word in encoded).decode("latin-1"))
+    # Loading the C module that escapes takes longer than escaping.
+    joined = b"".join(word + b"\0" for word in encoded).decode("latin-1")
+    joined = joined.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "\\u0000")
+    if not joined.isprintable():
+        for code in range(1, ord(" ")):
+            joined = joined.replace(chr(code), f"\\u{code:04x}")
+    return f'"{joined}"'
 
 
 def socket_path(environ: "Mapping[str, str]") -> str:
@@ -126,9 +130,10 @@ def _ask(daemon: "Socket", body: str, environ: "Mapping[str, str]") -> tuple[int
     devices = environ.get("DIBS_DEVICES")
     if devices is not None and devices.isprintable():
         lines.append(f"Dibs-Devices: {devices}")
-    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", body]
+    content = body.encode()
+    lines += ["Content-Type: application/json", f"Content-Length: {len(content)}", "", ""]
     try:
-        daemon.sendall("\r\n".join(lines).encode())
+        daemon.sendall("\r\n".join(lines).encode() + content)
         _wait(daemon)
         return _read(daemon)
     except (TimeoutError, ConnectionError) as error:
@@ -170,10 +175,12 @@ def _print(status: int, answer: bytes) -> int:
         from dibs.client import connection
 
         raise connection.refusal(status, answer)
-    from _json import scanstring
-
     for line in answer.decode("ascii").splitlines():
-        text, _ = scanstring(line, 2, True)
+        text = line[2:-1]
+        if "\\" in text:
+            from _json import scanstring
+
+            text, _ = scanstring(line, 2, True)
         if line[0] == "1":
             print(text, flush=True)
         else:

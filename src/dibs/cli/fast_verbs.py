@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 #: Verbs that print an answer and end. Others follow a job, start a daemon or examine this very process.
 VERBS = frozenset(
     (
-        "status", "show", "why", "gpus", "log", "cancel", "kill", "retry", "hold", "unhold", "pause", "resume",
-        "move", "edit", "results", "config", "clean", "version", "help",
+        "add", "map", "sweep", "status", "show", "why", "gpus", "log", "cancel", "kill", "retry", "hold",
+        "unhold", "pause", "resume", "move", "edit", "results", "config", "clean", "version", "help",
     )
 )  # fmt: skip
+#: Files that only this process can open, such as those of `<(...)`.
+OWN_FILES = ("/dev/fd/", "/dev/std", "/dev/tty", "/proc/self/")
 #: Words with which a verb of the list stays: it follows, opens an editor, or prints a traceback.
 STAYS = frozenset(("-f", "--follow", "-w", "--watch", "--debug"))
 #: As in `paths.commands_socket`, which is too expensive to import.
@@ -46,6 +48,8 @@ def is_quick(words: list[str]) -> bool:
     verb, rest = (words[0], words[1:]) if words else ("status", [])
     if verb not in VERBS or STAYS & set(rest) or any(word[:2] in ("-f", "-w") for word in rest):
         return False
+    if any(name in word for word in rest for name in OWN_FILES):
+        return False
     # Without options `dibs edit` opens an editor, as `dibs config edit` does.
     return "edit" not in (verb, *rest[:1]) or (verb == "edit" and any(word[:1] == "-" for word in rest))
 
@@ -53,6 +57,9 @@ def is_quick(words: list[str]) -> bool:
 def run(words: list[str], environ: "Mapping[str, str]") -> int | None:
     """Run a command line in the command server; return its exit code, or None if the server did not accept it."""
     if not is_quick(words) or None in (sys.stdin, sys.stdout, sys.stderr):
+        return None
+    if "-" in words and sys.stdin.isatty():
+        # Job control of the terminal must apply to who reads from it.
         return None
     import _socket
 

@@ -13,7 +13,10 @@ Part = str | tuple[tuple[str, str], ...]
 #: Exit codes of `dibs` itself that belong to no error.
 OWN_CODES = (
     ("0", "Success. `wait`: all jobs succeeded."),
-    ("1", "`wait`: a job did not succeed. `doctor`: a problem was found."),
+    (
+        "1",
+        "`wait`: a job did not succeed. `hold`, `pause`, `kill`, `retry`: no job changed. `doctor`: a problem.",
+    ),
     ("124", "`wait --timeout`: timed out."),
     ("130", "Interrupted with Ctrl-C."),
 )
@@ -197,18 +200,18 @@ TOPICS: dict[str, Topic] = {
         "for coding agents and scripts",
         "Run all GPU work through dibs: other people use these GPUs too.",
         AGENTS,
-        "Wait with `dibs wait`, never with sleep in a loop: it returns the moment the job ends. Data is on stdout, "
+        "Wait with `dibs wait`, never with sleep in a loop: it returns as soon as the job ends. Data is on stdout, "
         "hints and errors on stderr; `--json` prints one document, `-q` ids only. An error is one line with the next "
         "step.",
-        "Tag your jobs (`--tag agent`) and select by that tag; do not touch jobs that you did not submit. Give every "
-        "job a time limit (`-t`). A job outlives your shell and your session: note its id, come back later.",
+        "Tag your jobs (`--tag agent`) and select them by that tag; leave other jobs alone. Give every "
+        "job a time limit (`-t`). A job outlives your shell: note its id and come back later.",
         "Exit codes: 2 wrong usage, 3 no such job, 4 not allowed, 5 no daemon, 69 impossible here, 75 cannot start now "
         "(`--no-wait`). In Python: `import dibs`, docs/python.md. More: docs/agents.md, `dibs help add`",
     ),
     "slurm": Topic(
         "Slurm commands and what to type instead",
         SLURM,
-        "There are no partitions and no accounts. More: docs/coming-from.md",
+        "Partitions and accounts do not exist here. More: docs/coming-from.md",
     ),
     "pueue": Topic(
         "pueue commands and what to type instead",

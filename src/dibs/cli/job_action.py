@@ -26,6 +26,11 @@ def act(verb: str, args: Args, became: Callable[[str], str] = str, **said: objec
     return acted
 
 
+def code(acted: answers.ActionResult, *wanted: str) -> int:
+    """Return 1 if no job changed and one is in a state that excludes the verb; `wanted` are those it would lead to."""
+    return int(not acted["changed"] and any(left["state"] not in wanted for left in acted["unchanged"]))
+
+
 def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] = str) -> None:
     """Print the new state of each job, and which jobs did not change.
 
@@ -48,11 +53,13 @@ def tell(acted: answers.ActionResult, args: Args, became: Callable[[str], str] =
     else:
         for job in changed:
             print(f"{job['id']} {safe_text.clean(became(job['state']))}")
-    # Of many that did not change, only the count of the rest.
-    for left in acted["unchanged"][:MOST_NAMED]:
-        why = left["why"].removeprefix(f"it is {left['state']}: ")
-        print(safe_text.clean(f"{left['id']} {left['state']}: {why}"), file=sys.stderr)
-    if (more := len(acted["unchanged"]) - MOST_NAMED) > 0:
-        print(f"{more} more are unchanged", file=sys.stderr)
+    # One line for each reason, with all its jobs.
+    reasons: dict[str, list[int]] = {}
+    for left in acted["unchanged"]:
+        why = left["why"].removeprefix("it is ").removeprefix(f"{left['state']}: ")
+        reason = why if why.startswith("already ") else f"{left['state']}: {why}"
+        reasons.setdefault(reason, []).append(left["id"])
+    for reason, ids in reasons.items():
+        print(safe_text.clean(f"{options.shown(selectors.ranges(ids))} {reason}"), file=sys.stderr)
     if note := acted.get("note"):
         screen.say(f"{safe_text.clean(note)}.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import select
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dibs.cli import screen
 from dibs.cli.log_output import Tail
 from dibs.client import job_state
 from dibs.client.answers import Job, WholeJob
@@ -21,6 +23,22 @@ LOOK_EVERY_S = 0.1
 POLL_FOR_S = 30
 #: Seconds of one long poll of a job with retries: a new attempt may begin, and its output must be shown.
 SHORT_POLL_FOR_S = 1
+
+
+class WaitingNotes:
+    """Says on a terminal why a job waits, once per reason; of a held job everywhere, because it may wait forever."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, job: Job) -> None:
+        """Say why the job waits, unless that was the last note."""
+        text = f"job {job['id']} waiting: {job['reason']}" if job["state"] in job_state.WAITING else ""
+        if job["state"] == "held":
+            text += f"; `dibs unhold {job['id']}` releases it"
+        if text and text != self._last and (job["state"] == "held" or sys.stderr.isatty()):
+            screen.say_if_possible(text)
+        self._last = text
 
 
 @dataclass

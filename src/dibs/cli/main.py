@@ -173,7 +173,7 @@ def _suggest(name: str, rest: Sequence[str]) -> str:
         before = ["python"] if name.endswith(".py") else []
         return f"Did you mean dibs add {options.shown(shlex.join([*before, name, *rest]))}?"
     if name.isdigit() or name.startswith("@"):
-        return f"Did you mean show {options.shown(name)}?"
+        return f"Did you mean dibs show {options.shown(name)}?"
     from dibs.cli import help_topics
 
     if near := options.nearest(name, [*VERBS, *ALIASES]):

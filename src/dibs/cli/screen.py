@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
@@ -242,6 +243,12 @@ def say(*texts: str) -> None:
     width = _width(sys.stderr) if sys.stderr.isatty() else None
     for text in texts:
         print(wrapped(Screen(False, False, width), f"dibs: {clean(text)}", "  "), file=sys.stderr, flush=True)
+
+
+def say_if_possible(text: str) -> None:
+    """Print a message on stderr; if the terminal is gone, continue without it."""
+    with suppress(OSError):
+        say(text)
 
 
 def print_json(document: object) -> None:

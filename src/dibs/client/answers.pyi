@@ -178,7 +178,7 @@ class ExpectedStart(TypedDict):
     gpu_indices: list[int]
 
 class Unknown(TypedDict):
-    """Why nobody knows, and what would help."""
+    """Why the start is unknown, and what would help."""
 
     why: str
     hint: str
@@ -312,10 +312,27 @@ class Blocked(TypedDict):
     text: str
     fix: str
 
+Reservation = TypedDict(
+    "Reservation",
+    {
+        "id": int,
+        "user": str,
+        "gpus": list[int],
+        "gpu_ids": list[str],
+        "from": str,
+        "to": str,
+        "every": str | None,
+        "state": str,
+        "name": str,
+        "is_ours": bool,
+    },
+)
+
 class Gpu(TypedDict):
     """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
 
     `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
+    `reservation`: the one that has begun.
     """
 
     index: int
@@ -348,6 +365,7 @@ class Gpu(TypedDict):
     blocked: Blocked | None
     reserved_for: int | None
     kept_by: str | None
+    reservation: Reservation | None
 
 class Waiter(TypedDict):
     """Somebody in the machine-wide line for GPUs."""
@@ -412,22 +430,6 @@ Bar = TypedDict(
         "is_plan": bool,
         "expected_end": str | None,
         "sweep": str | None,
-    },
-)
-
-Reservation = TypedDict(
-    "Reservation",
-    {
-        "id": int,
-        "user": str,
-        "gpus": list[int],
-        "gpu_ids": list[str],
-        "from": str,
-        "to": str,
-        "every": str | None,
-        "state": str,
-        "name": str,
-        "is_ours": bool,
     },
 )
 

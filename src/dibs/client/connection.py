@@ -218,7 +218,7 @@ class Client:
         return True
 
     def _launch(self, extra: Mapping[str, str]) -> bool:
-        """Start a daemon and wait until it is ready; return False if another one took the lock a moment before."""
+        """Start a daemon and wait until it is ready; return False if another one took the lock first."""
         import select
 
         ready, tell = os.pipe()

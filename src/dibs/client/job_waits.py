@@ -103,7 +103,7 @@ def until_over(
 def finished(
     queue: Client, ids: Sequence[int], until: float | None, poll_for_s: float = POLL_FOR_S
 ) -> Iterator[int | None]:
-    """Yield the ids of jobs as they finish, until all have or at the time `until`; None after each wait in vain."""
+    """Yield the ids of jobs as they finish, until all have or at the time `until`; None when a wait has no result."""
     left = set(ids)
     if not left:
         return

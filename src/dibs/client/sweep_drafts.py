@@ -56,9 +56,9 @@ SEARCH = Option(
     ("--search",), "Choose the points while the sweep runs: tpe and cmaes learn from results, random does not.",
     options.one_of("tpe", "cmaes", "random"), "tpe|cmaes|random",
 )  # fmt: skip
-TRIALS = Option(("--trials",), "The number of runs of a search.", options.whole(1, 10_000), "N")
-MINIMIZE = Option(("--minimize",), "The metric of which the lowest value is best.", options.TEXT, "METRIC")
-MAXIMIZE = Option(("--maximize",), "The metric of which the highest value is best.", options.TEXT, "METRIC")
+TRIALS = Option(("--trials",), "Number of runs of a search.", options.whole(1, 10_000), "N")
+MINIMIZE = Option(("--minimize",), "Metric to compare runs by; the lowest value is best.", options.TEXT, "METRIC")
+MAXIMIZE = Option(("--maximize",), "Metric to compare runs by; the highest value is best.", options.TEXT, "METRIC")
 EARLY_STOP = Option(
     ("--early-stop",), "Stop runs whose metric is worse than that of others at the same step.",
     options.one_of("median", "hyperband"), "median|hyperband",

@@ -16,7 +16,7 @@ from dibs.errors import TimedOut
 from dibs.foreground.lease_ends import LeaseClock
 from dibs.system import process_tree, processes
 
-#: Signals that wake us. They are blocked, so that none is lost between a check and the next wait.
+#: Signals that wake us. They are blocked, so that no signal is lost between a check and the next wait.
 WAKE = frozenset((signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP))
 #: Signals that the terminal also sends to the command.
 FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
@@ -44,7 +44,7 @@ class AttachedCommand:
         """Return the exit code of the command, or 124 if its process tree was ended at the time limit."""
         while not self._reap() and self._code is None:
             if clock.is_over(time.monotonic()):
-                say(f"the time is over: the command gets TERM, and KILL after {grace_s:g} s")
+                say(f"time limit reached: the command gets TERM, and KILL after {grace_s:g} s")
                 process_tree.Termination().run(grace_s, self._reap, self._sleep)
                 return TimedOut.exit_code
             self._sleep(clock.wake_at)

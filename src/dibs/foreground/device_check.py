@@ -48,13 +48,13 @@ class Vet:
         """Return the `devices` on which nothing should start now; `is_taken`: we have just leased them."""
         found = self._judge(devices, self._inventory, is_taken) if time.monotonic() < self._fresh_until else None
         if found is None or found:
-            # What was wrong a moment ago may be over: the last job of a device has just ended.
+            # The problem may be over: the last job of a device has just ended.
             found = self._judge(devices, self._read(), is_taken)
         for device in devices:
             why = found.get(device)
             if why is not None and self.reasons.get(device) != why:
                 index = self._inventory.by_id[DeviceId(device)].index
-                self._say(f"GPU {index} is left alone: {why}")
+                self._say(f"GPU {index} is not used: {why}")
         self.reasons = {device: why for device, why in self.reasons.items() if device not in devices} | found
         return set(found)
 

@@ -1,6 +1,8 @@
 """Devices that are already leased for us: by the runner of our job, by `dibs lease`, or by a pipe above us.
 
 Queueing for devices that we already hold would deadlock.
+
+Apart: Its tests need real processes above ours.
 """
 
 from __future__ import annotations

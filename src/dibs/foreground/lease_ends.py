@@ -100,7 +100,7 @@ class LeaseClock:
         if now >= self._end.warn_at and self._warned_of != self._end.at:
             self._warned_of = self._end.at
             left = units.format_duration(max(1.0, self._end.at - now))
-            self._say(f"the lease ends in {left}; dibs lease --extend 1h --pid {self._end.holder} moves its end")
+            self._say(f"the lease ends in {left}; dibs lease --extend 1h --pid {self._end.holder} extends it")
         return False
 
 

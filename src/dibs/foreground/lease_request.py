@@ -96,7 +96,7 @@ def report_unusable(inventory: Inventory, named: Sequence[DeviceId], say: Callab
         if device in named:
             hint = "Ask the owner of the file or root to remove it."
             raise MachineError(f"GPU {index} cannot be leased: {why}.", hint)
-        say(f"GPU {index} is left alone: {why}")
+        say(f"GPU {index} is not used: {why}")
 
 
 def request(args: Args, inventory: Inventory, rules: Rules) -> Request:
@@ -164,10 +164,10 @@ def acquire(
         )
     except waiters.TimedOut as error:
         if error.limit:
-            raise Busy(f"{need} cannot be had now: {error.limit}.") from None
+            raise Busy(f"cannot lease {need} now: {error.limit}.") from None
         reasons = {} if vet is None else vet.reasons
         left = [f"GPU {inventory.index_of(DeviceId(device))}: {why}" for device, why in reasons.items()]
-        raise Busy(f"{need} cannot be had now: {', '.join(left) or held_by(place, inventory, able)}.") from None
+        raise Busy(f"cannot lease {need} now: {', '.join(left) or held_by(place, inventory, able)}.") from None
 
 
 def held_by(place: Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> str:

@@ -36,7 +36,7 @@ READ_AHEAD = 64
 #: Signals that stop the pipe; each one is a step of `Pipe.stop`.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: Signals that would stop a command for ever when it uses the terminal. Ignored, its request fails instead.
+#: Signals that would stop a command forever when it uses the terminal. Ignored, its request fails instead.
 TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 
 #: Errors of a start that may succeed after another command has ended.
@@ -117,7 +117,7 @@ class Pipe:
         if not self.stopping:
             return ""
         parts = [counted(len(self._waiting))] if self._waiting else []
-        return " and ".join([*parts, *(["what was not read yet"] if self.is_cut else [])])
+        return " and ".join([*parts, *(["the rest of the input"] if self.is_cut else [])])
 
     # -- the loop
 
@@ -350,7 +350,7 @@ class Pipe:
             self.stopping = max(self.stopping, 1)
             if self._running:
                 who = f"{counted(len(self._running))} {'finishes' if len(self._running) == 1 else 'finish'}"
-                self._observer.report(f"starting nothing more; {who} (the same signal again ends what runs)")
+                self._observer.report(f"no more commands start; {who} (send the signal again to stop running commands)")
         elif number != signal.SIGHUP:
             self.stopping += 1
             if self.stopping == 2:

@@ -124,7 +124,7 @@ def _choose(
     """Return the GPUs to reserve: free ones first, the best connected."""
     able = [device for device in wanted.devices or inventory.ids if inventory.by_id[device].fault is None]
     if len(able) < wanted.count:
-        raise Impossible(f"{units.count_gpus(wanted.count)} are asked for; {len(able)} of the right kind are there.")
+        raise Impossible(f"{units.count_gpus(wanted.count)} are requested; this machine has {len(able)} of that kind.")
     taken = {device: one for one in others for device in one.devices}
     left = [device for device in able if device not in taken]
     if len(left) < wanted.count:
@@ -162,7 +162,7 @@ def find(place: Folder, number: int, now_s: float, user: str | None = None) -> R
     if len(mine) > 1:
         # Only for root: after a reboot, or if somebody chose the number by hand.
         names = " and ".join(sorted(one.user for one in mine))
-        raise Conflict(f"{len(mine)} reservations have the number {number}, of {names}.", "Say whose: add --user.")
+        raise Conflict(f"{len(mine)} reservations have the number {number}, of {names}.", "Add --user.")
     if mine:
         return mine[0]
     if found:

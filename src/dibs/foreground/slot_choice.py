@@ -64,7 +64,7 @@ def groups(args: Args) -> list[tuple[str, ...]]:
         number = named[0][0]
         raise UserError(
             f"--gpus {number} could be a count or a GPU.",
-            f"Say -g {number} for {number} GPUs a command, or --gpu-ids {number} for the GPU.",
+            f"Write -g {number} for {number} GPUs per command, or --gpu-ids {number} for the GPU.",
         )
     return named
 
@@ -93,13 +93,13 @@ def slots(
     found = [_resolved(group, inventory) for group in named]
     if args.has(job_options.VRAM) and args.has(PER_GPU):
         raise UserError(
-            "--vram says how many commands share a GPU by what they need, --per-gpu by their number.",
+            "--vram and --per-gpu both decide how many commands share a GPU.",
             "Leave one of them out.",
         )
     chosen = tuple(device for group in found for device in group)
     if (count and count.gpus == 0) or (count is None and not inventory.devices):
         if count is None:
-            say(f"this machine shows no GPU: {values.cpu_slots} commands at once, without one")
+            say(f"no GPU found: up to {values.cpu_slots} commands at a time run without one")
         free = [Slot((), "no GPU")] * (args.get(AT_ONCE) or values.cpu_slots)
         return FixedSlots(LeaseOptions(place, note), free)
 
@@ -128,7 +128,7 @@ def slots(
         lease_request.report_unusable(inventory, chosen, say)
     if is_grouped:
         if args.has(job_options.VRAM):
-            raise UserError("--vram chooses GPUs by the room they have, groups of --gpu-ids do not.", "Leave one out.")
+            raise UserError("--vram cannot be combined with groups of --gpu-ids.", "Leave one out.")
         _check_groups(count, found, inventory)
     if ours:
         _check_ours(args, chosen, ours, inventory)
@@ -154,15 +154,15 @@ def _check_ours(args: Args, chosen: Sequence[DeviceId], ours: Sequence[DeviceId]
     """Refuse options that the GPUs that are already leased for us cannot satisfy."""
     have = f"GPU {','.join(str(inventory.index_of(device)) for device in ours)}"
     for device in (device for device in chosen if device not in ours):
-        raise UserError(f"--gpu-ids names GPU {inventory.index_of(device)}; in here {have} can be used, and no other.")
+        raise UserError(f"--gpu-ids names GPU {inventory.index_of(device)}; only {have} can be used here.")
     if args.has(job_options.VRAM):
-        raise UserError(f"--vram takes a share of a GPU; in here {have} is leased already.", "Say --per-gpu 2.")
+        raise UserError(f"--vram has no effect here: {have} is leased already.", "Use --per-gpu 2.")
 
 
 def _dealt(ours: Sequence[DeviceId], count: int) -> list[Sequence[DeviceId]]:
     """Split our GPUs into groups of `count`."""
     if count > len(ours):
-        raise UserError(f"-g {count}: in here {units.count_gpus(len(ours))} can be used.")
+        raise UserError(f"-g {count}: only {units.count_gpus(len(ours))} can be used here.")
     return [ours[at : at + count] for at in range(0, len(ours) - count + 1, count)]
 
 

@@ -50,7 +50,7 @@ def test_what_cannot_be_done_is_refused_in_words(refused: Any, said: str) -> Non
     assert refusal.value.line() == said
 
 
-def test_the_answer_is_told_in_one_line() -> None:
+def test_the_answer_fits_one_line() -> None:
     done: Any = {"changed": [{"id": 5, "state": "held"}], "unchanged": [], "note": "it waits"}
     assert actions.told(Request("hold", 5), done) == "job 5: held; it waits"
     left: Any = {"changed": [], "unchanged": [{"id": 5, "state": "done", "why": "it is done"}]}

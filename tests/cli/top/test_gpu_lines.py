@@ -38,6 +38,7 @@ def test_without_unicode_every_character_is_ascii() -> None:
         (gpu(0, "drained", drained="fan"), "drained: fan"),
         (gpu(0, "unhealthy", fault="Xid 79"), "unhealthy: Xid 79"),
         (gpu(0, reserved_for=7), "reserved for job 7"),
+        (gpu(0, reservation={"user": "ann", "to": "2026-11-18T12:00:00Z"}), "reserved for ann until "),
         (gpu(0, blocked={"text": "bob (pid 3) stopped", "fix": ""}), "blocked: bob (pid 3) stopped"),
         (gpu(0, "leased", holders=[holder("e\x1b[2Jvil")]), "e\\e[2Jvil"),
     ],
@@ -58,7 +59,7 @@ def test_a_driver_that_is_not_known_has_empty_bars() -> None:
     assert text.split() == ["0", "free"]
 
 
-def test_a_problem_is_said() -> None:
+def test_a_problem_is_shown() -> None:
     found = snapshot()
     found.gpus["problem"] = "the driver is not loaded"
     assert shown(found) == ["the driver is not loaded"]

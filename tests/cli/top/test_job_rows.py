@@ -24,7 +24,7 @@ def test_a_row_shows_the_reason_the_cause_or_the_command() -> None:
     failed = job(2, "failed", cause="exit", exit_code=3)
     rows = job_rows.rows(snapshot(job(1, time_limit_s=3600.0), failed, job(3, "queued")), "", NOW)
     assert [row.cells[3:] for row in rows] == [
-        ("", "30m00s/1h00m", "train.py 1"),
+        ("", "30m/1h00m", "train.py 1"),
         ("x1", "1h00m", "needs 1 GPU; none is free"),
         ("", "5m00s ago", "exit 3"),
     ]
@@ -60,7 +60,7 @@ def test_the_first_line_says_that_the_daemon_is_away() -> None:
 def test_the_first_screen_fits_any_terminal() -> None:
     found = snapshot(*(job(number) for number in range(1, 200)), gpus=[gpu(index) for index in range(16)])
     for width, height in ((40, 10), (80, 24), (120, 40), (200, 60)):
-        texts = frame.first(found, width, height, NOW, lines.UNICODE)
+        texts = [lines.plain(line) for line in frame.first(found, width, height, NOW, lines.UNICODE)]
         assert len(texts) <= height
         assert max(map(len, texts)) <= width
         assert any(text.startswith(" 1 ") and "train.py 1" in text[:width] for text in texts) or width < 80

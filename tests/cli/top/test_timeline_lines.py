@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dibs.cli.top import lines, timeline_lines
+from dibs.cli.top import lines, palette, timeline_lines
 from top_source import NOW
 
 
@@ -49,10 +49,28 @@ def test_a_running_job_lasts_until_now_or_as_long_as_expected() -> None:
 
 def test_a_plan_looks_different_and_a_short_bar_has_no_name() -> None:
     _, lane = drawn(bar(12, 0, 600, is_plan=True), bar(7, -120, -10))
-    assert "▒12 vit▒" in lane
+    # It begins where another ended: half of its first cell is a gap.
+    assert "█▐12 vit▒" in lane
     assert "7" not in lane
+    # Of a number nothing is covered, if what runs ends within the first cell of the plan.
+    _, lane = drawn(bar(12, 0, 600, is_plan=True), bar(7, -600, 100, state="running"))
+    assert "12" in lane
     _, ascii_lane = drawn(bar(12, 0, 600, is_plan=True), marks=lines.ASCII)
     assert ascii_lane.isascii()
+
+
+def test_every_style_of_the_screen_has_a_colour_before_and_in_the_application() -> None:
+    timeline: Any = {"lanes": [{"gpu_id": "GPU-0", "index": 0, "name": "A100"}], "now": ""}
+    states = ("done", "failed", "timeout", "lost", "cancelled", "running")
+    timeline["bars"] = [bar(n, -3600 + 500 * n, -3200 + 500 * n, state=state) for n, state in enumerate(states)]
+    timeline["bars"].append(bar(9, 0, 1200, is_plan=True))
+    found = timeline_lines.timeline_lines(timeline, "1h", 120, NOW, lines.UNICODE)
+    styles = {style for line in found for _, style in line if style}
+    assert {"on past", "on fail", "on other", "on run", "on plan"} <= styles <= palette.STYLES.keys()
+    for line in found:
+        plain = palette.painted(line, has_colour=False)
+        assert plain == lines.plain(line) == lines.plain(palette.styled(line))
+        assert ("\x1b" in palette.painted(line, has_colour=True)) == any(style for _, style in line)
 
 
 times = some.floats(-1e6, 1e6)

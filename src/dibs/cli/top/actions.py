@@ -59,7 +59,7 @@ def move_up(job: Job, listed: Sequence[Job]) -> Request:
 
 
 def told(request: Request, answer: ActionResult) -> str:
-    """Return what became of a request, in one line."""
+    """Return the result of a request as one line."""
     if answer["unchanged"]:
         left = answer["unchanged"][0]
         raise UserError(f"job {left['id']}: {left['why']}")

@@ -19,7 +19,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from dibs.cli import screen
-from dibs.cli.top import actions, frame, gpu_lines, job_rows, modals, snapshot, timeline_lines
+from dibs.cli.top import actions, frame, gpu_lines, job_rows, modals, palette, snapshot, timeline_lines
 from dibs.cli.top.actions import Request
 from dibs.cli.top.lines import Line, Marks
 from dibs.cli.top.snapshot import Snapshot
@@ -51,13 +51,13 @@ class Source(Protocol):
         """Ask again, from now on for these jobs and this span."""
 
     def act(self, request: Request) -> str:
-        """Apply a verb to a job; return what became of it."""
+        """Apply a verb to a job; return the result."""
 
     def submit(self, text: str) -> str:
         """Submit the words after `dibs add`; return the receipt."""
 
     def change(self, job_id: int, text: str) -> str:
-        """Apply the options of `dibs edit`; return what became of it."""
+        """Apply the options of `dibs edit`; return the result."""
 
 
 class TopApp(App[None]):
@@ -184,7 +184,7 @@ class TopApp(App[None]):
         self.draw()
 
     def on_top_app_done(self, done: Done) -> None:
-        """Say what became of a request."""
+        """Show the result of a request."""
         self._say(done.text, is_error=done.is_error)
 
     def draw(self) -> None:
@@ -205,7 +205,10 @@ class TopApp(App[None]):
         log.styles.height = parts.log
         is_timeline = self.view == TIMELINE
         timeline = timeline_lines.timeline_lines(self.shown.timeline, self.span, width, now, marks)
-        self._show("#timeline", timeline if is_timeline or (parts.timeline and self.view == JOBS) else [])
+        is_beside = bool(parts.timeline) and self.view == JOBS
+        self._show(
+            "#timeline", frame.padded(timeline, parts.timeline) if is_beside else timeline if is_timeline else []
+        )
         self._show("#people", gpu_lines.people_lines(self.shown, width, now, marks) if self.view == MACHINE else [])
         self.jobs.display = self.query_one("#detail").display = self.view != MACHINE
         self.jobs.fill(job_rows.rows(self.shown, self._local_search(), now), width)
@@ -219,7 +222,7 @@ class TopApp(App[None]):
     def _show(self, name: str, found: list[Line]) -> None:
         part = self.query_one(name, Static)
         part.display = bool(found)
-        part.update(Content("\n").join(Content.assemble(*line) for line in found))
+        part.update(Content("\n").join(Content.assemble(*palette.styled(line)) for line in found))
 
     def _local_search(self) -> str:
         """Return the words to look for in the listed jobs; a selector was sent to the daemon instead."""
@@ -339,7 +342,7 @@ class TopApp(App[None]):
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _work(self, send: Callable[[], str]) -> None:
-        """Send a request in another thread, and say what became of it."""
+        """Send a request in another thread, and show the result."""
 
         def run() -> None:
             try:

@@ -1,4 +1,7 @@
-"""What `dibs top` talks to: the feed of snapshots, and requests for actions, new jobs and changes of waiting ones."""
+"""What `dibs top` talks to: the feed of snapshots, and requests for actions, new jobs and changes of waiting ones.
+
+Apart: It is loaded after the first screen was drawn: `feed`, which draws it, needs none of this.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class Desk(Feed):
     """The feed, and the requests of the user. Each waits for its answer."""
 
     def act(self, request: Request) -> str:
-        """Apply a verb to a job; return what became of it."""
+        """Apply a verb to a job; return the result."""
         return actions.told(request, queries.act(self.client, request.verb, [str(request.job)], **request.more))
 
     def submit(self, text: str) -> str:
@@ -31,7 +34,7 @@ class Desk(Feed):
         return "; ".join([str(answer["receipt"]), *notes, *answer["notes"]])
 
     def change(self, job_id: int, text: str) -> str:
-        """Apply the options of `dibs edit` to a job; return what became of it."""
+        """Apply the options of `dibs edit` to a job; return the result."""
         args = options.parse("edit", edit.OPTIONS, actions.typed(text))
         changes = {} if args.words else edit.changed_by(args)
         if not changes:

@@ -1,16 +1,16 @@
-"""How the height of the terminal is divided, and the first screen as plain text. Pure.
+"""How the height of the terminal is divided, and the first screen as lines. Pure.
 
 The first screen appears before Textual is loaded: loading it takes longer than everything else together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dibs.cli.top import gpu_lines, job_rows, lines
-from dibs.cli.top.lines import Marks
+from dibs.cli.top import gpu_lines, job_rows, lines, timeline_lines
+from dibs.cli.top.lines import Line, Marks
 from dibs.cli.top.snapshot import Snapshot
 
 #: Lines of a terminal from which the timeline is shown beside the jobs.
@@ -45,14 +45,27 @@ def has_unicode(environ: Mapping[str, str]) -> bool:
     return "utf" in chosen.lower()
 
 
-def first(snapshot: Snapshot, width: int, height: int, now: datetime, marks: Marks) -> list[str]:
-    """Return the first screen, as it looks a moment later in the application."""
+def first(snapshot: Snapshot, width: int, height: int, now: datetime, marks: Marks) -> list[Line]:
+    """Return the first screen, as the application draws it."""
     gpus = gpu_lines.gpu_lines(snapshot, width, now, marks)
     parts = heights(height, len(gpus), is_log_open=False)
     sizes = job_rows.widths(width)
     found = [job_rows.head(snapshot, "", width, now, marks), *gpus[: parts.gpus]]
-    texts = [lines.plain(line) for line in found] + [""] * parts.timeline
-    rows = [row.cells for row in job_rows.rows(snapshot, "", now)]
-    for cells in (job_rows.COLUMNS, *rows[: max(height - len(texts) - 2 - DETAIL_LINES, 0)]):
-        texts.append("".join(f" {cell[:size]:<{size}} " for cell, size in zip(cells, sizes, strict=True)))
-    return [text[:width].rstrip() for text in texts[:height]]
+    if parts.timeline:
+        found += padded(timeline_lines.timeline_lines(None, "", width, now, marks), parts.timeline)
+    found.append(_row(job_rows.COLUMNS, sizes, tuple("bold" for _ in sizes)))
+    for row in job_rows.rows(snapshot, "", now)[: max(height - len(found) - 1 - DETAIL_LINES, 0)]:
+        found.append(_row(row.cells, sizes, ("", "", row.style, "", "", "")))
+    return [lines.fitted(line, width, marks) for line in found[:height]]
+
+
+def padded(found: list[Line], height: int) -> list[Line]:
+    """Return lines that are `height` at least: what is below stays where it is when the others come."""
+    return found + [(("", ""),)] * (height - len(found))
+
+
+def _row(cells: Sequence[str], sizes: Sequence[int], styles: Sequence[str]) -> Line:
+    triples = zip(cells, sizes, styles, strict=True)
+    texts = [(f" {cell[:size]:<{size}} ", style) for cell, size, style in triples]
+    # Nothing is written over an empty cell at the end.
+    return (*texts[:-1], (texts[-1][0].rstrip(), texts[-1][1]))

@@ -7,7 +7,7 @@ from datetime import datetime
 from dibs.cli.top import lines
 from dibs.cli.top.lines import Line, Marks
 from dibs.cli.top.snapshot import Snapshot
-from dibs.client.answers import Gpu
+from dibs.client.answers import Gpu, Reservation
 from dibs.model import units
 
 #: Least and most width of a bar.
@@ -36,9 +36,9 @@ def _gpu(snapshot: Snapshot, gpu: Gpu, width: int, now: datetime, marks: Marks) 
     memory = "" if used is None or not total else f"{_gigabytes(used)}/{_gigabytes(total)}G"
     return (
         (f"{gpu['index']:>2} ", "bold"),
-        (lines.bar(use, length, marks), lines.level(use)),
+        *lines.bar(use, length, marks, lines.level(use)),
         (f" {percent:>4}  ", ""),
-        (lines.bar(share, length, marks), "magenta"),
+        *lines.bar(share, length, marks, "magenta"),
         (f" {memory:<8} ", ""),
         (holder(snapshot, gpu, now), STYLES.get(gpu["state"], "")),
     )
@@ -61,10 +61,21 @@ def holder(snapshot: Snapshot, gpu: Gpu, now: datetime) -> str:
         return lines.words(_foreign(gpu, now))
     if gpu["blocked"]:
         return lines.words(["blocked:", gpu["blocked"]["text"]])
+    if gpu["reservation"] is not None and gpu["state"] == "free":
+        return lines.words([reserved(gpu["reservation"])])
     if gpu["reserved_for"] is not None:
         return f"reserved for job {gpu['reserved_for']}"
     detail = {"drained": gpu["drained"], "unhealthy": gpu["fault"], "foreign": gpu["foreign"]}.get(gpu["state"])
-    return lines.words([gpu["state"] if not detail else f"{gpu['state']}: {detail}"])
+    # What somebody did says the state itself: "drained by you: fan is loud".
+    return lines.words(
+        [gpu["state"] if not detail else detail if gpu["state"] in detail else f"{gpu['state']}: {detail}"]
+    )
+
+
+def reserved(reservation: Reservation) -> str:
+    """Return for whom a GPU is reserved, and until when."""
+    end = datetime.fromisoformat(reservation["to"]).astimezone()
+    return f"reserved for {reservation['user']} until {end:%H:%M}"
 
 
 def _foreign(gpu: Gpu, now: datetime) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ from dibs.model import units
 MOST_ROWS = 1000
 COLUMNS = ("ID", "NAME", "STATE", "GPU", "TIME", "REASON OR COMMAND")
 #: Widths of all columns but the last, which gets the rest; the name gets more on a wide terminal.
-WIDTHS = (6, 10, 9, 4, 11)
+WIDTHS = (6, 10, 9, 4, 13)
+#: The seconds after minutes.
+SECONDS = re.compile(r"(?<=m)\d+s")
 #: Columns of a terminal from which names get more room.
 WIDE = 120
 
@@ -48,6 +51,9 @@ def _row(job: Job, now_shown: Snapshot, now: datetime) -> Row:
     when = status_view.when(job, now, now_shown.starts)
     if job["time_limit_s"] and job["state"] == "running":
         when = f"{when}/{units.format_duration(job['time_limit_s'])}"
+    if "-" in when or "/" in when:
+        # Two times need room, and their seconds say nothing.
+        when = SECONDS.sub("", when)
     note = status_view.remark(job) or job["command"]
     cells = (str(job["id"]), job["name"], job["state"], status_view.gpu_of(job), when, note)
     return Row(job["id"], tuple(lines.words([cell]) for cell in cells), screen.STATE_STYLES.get(job["state"], ""))

@@ -1,6 +1,6 @@
 """Lines of text in styles, and bars: what the parts of the screen are made of. Pure.
 
-A style is a colour name or empty; the first screen, which is drawn before Textual is loaded, ignores it.
+A style is a name of `palette.STYLES` or empty.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ class Marks(NamedTuple):
     now: str
     cut: str
     dot: str
+    #: The first cell of a bar that follows another without a gap.
+    edge: str
 
 
-UNICODE = Marks("█", "░", "▒", "│", "…", "·")
+UNICODE = Marks("█", "░", "▒", "│", "…", "·", "▐")
 #: For terminals without Unicode.
-ASCII = Marks("#", ".", "=", "|", "~", "-")
+ASCII = Marks("#", ".", "=", "|", "~", "-", "|")
 #: Eighths of a character cell.
 PARTS = " ▏▎▍▌▋▊▉"
 
@@ -52,8 +54,14 @@ def fitted(line: Line, width: int, marks: Marks = UNICODE) -> Line:
     return (*kept, (marks.cut if width else "", ""))
 
 
-def bar(share: float | None, width: int, marks: Marks) -> str:
-    """Return a bar that is filled to a share from 0 to 1; None: nothing is known."""
+def bar(share: float | None, width: int, marks: Marks, style: str) -> Line:
+    """Return a bar that is filled to a share from 0 to 1 in this style; None: nothing is known."""
+    text = _bar(share, width, marks)
+    filled = text.rstrip(marks.empty if marks is ASCII else marks.dot)
+    return ((filled, style), (text[len(filled) :], "track"))
+
+
+def _bar(share: float | None, width: int, marks: Marks) -> str:
     if share is None:
         return " " * width
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)

@@ -1,4 +1,7 @@
-"""Reads the end of a job's log, and what is appended to it."""
+"""Reads the end of a job's log, and what is appended to it.
+
+Apart: It needs no Textual.
+"""
 
 from __future__ import annotations
 

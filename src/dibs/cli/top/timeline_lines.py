@@ -13,7 +13,9 @@ SPANS = {"1h": 3600.0, "6h": 6 * 3600.0, "24h": 86400.0, "7d": 7 * 86400.0}
 USUAL = "6h"
 #: The part of the width that is the past; the rest is the forecast.
 PAST = 2 / 3
-STYLES = {"running": "green", "done": "blue", "failed": "red", "timeout": "red", "lost": "red", "cancelled": ""}
+#: By state; a plan has its own.
+STYLES = {"done": "past", "failed": "fail", "timeout": "fail", "lost": "fail", "cancelled": "other"}
+RUNS, PLANNED = "run", "plan"
 #: Width of the number of the GPU.
 MARGIN = 4
 
@@ -61,18 +63,27 @@ def _axis(window: _Window, span: str, marks: Marks) -> Line:
 def _lane(bars: list[Bar], window: _Window, marks: Marks) -> Line:
     cells = [(" ", "")] * window.width
     cells[window.now_column] = (marks.now, "dim")
+    owners: list[tuple[int, int] | None] = [None] * window.width
     # What runs is drawn over what was planned.
-    for bar in sorted(bars, key=lambda bar: (not bar["is_plan"], bar["from"])):
+    shown = sorted(bars, key=lambda bar: (not bar["is_plan"], bar["from"]))
+    for bar in shown:
         first, last = _columns(bar, window)
-        if last < 0 or first >= window.width:
-            continue
-        style = "cyan" if bar["is_plan"] else STYLES.get(bar["state"], "")
         mark = marks.planned if bar["is_plan"] else marks.full
-        label = f"{bar['job']} {lines.words([bar['name']])}"
         for at in range(max(first, 0), min(last, window.width - 1) + 1):
-            cells[at] = (mark, style)
-        _write(cells, label, max(first, 0) + 1, min(last, window.width) - 1, style)
+            cells[at], owners[at] = (mark, _style(bar)), (bar["job"], bar["attempt"])
+    for at in range(1, window.width):
+        if owners[at] and owners[at - 1] and owners[at] != owners[at - 1]:
+            cells[at] = (marks.edge, cells[at][1])
+    # A label needs cells that nothing else covers.
+    for bar in shown:
+        own = [at for at, owner in enumerate(owners) if owner == (bar["job"], bar["attempt"])]
+        if own:
+            _write(cells, f"{bar['job']} {lines.words([bar['name']])}", own[0] + 1, own[-1], _style(bar))
     return lines.joined(cells)
+
+
+def _style(bar: Bar) -> str:
+    return PLANNED if bar["is_plan"] else STYLES.get(bar["state"], RUNS)
 
 
 def _columns(bar: Bar, window: _Window) -> tuple[int, int]:
@@ -88,4 +99,4 @@ def _write(cells: list[tuple[str, str]], label: str, first: int, last: int, styl
     text = label if len(label) <= last - first else number
     if len(text) <= last - first:
         for at, char in enumerate(text, first):
-            cells[at] = (char, f"reverse {style}".strip())
+            cells[at] = (char, f"on {style}")

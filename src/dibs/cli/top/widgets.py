@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import DataTable, Log
 
-from dibs.cli.top import job_rows
+from dibs.cli.top import job_rows, palette
 from dibs.cli.top.job_rows import Row
 from dibs.cli.top.log_tail import LogTail
 
@@ -100,4 +100,4 @@ def _cell(title: str, text: str, style: str) -> Text:
     from rich.text import Text
 
     # A text, because the table would obey markup in a name.
-    return Text(text, style=style if title == "STATE" else "", no_wrap=True, overflow="ellipsis")
+    return Text(text, style=palette.name_of(style) if title == "STATE" else "", no_wrap=True, overflow="ellipsis")

@@ -55,7 +55,7 @@ def main(args: Args) -> None:
 
 
 def _patience_s(args: Args, body: drafts.Body) -> float:
-    """Return for how long to wait for the answer; say so before long work, if somebody is looking."""
+    """Return for how long to wait for the answer; say so before long work, on a terminal."""
     lines = body.get("lines")
     if not isinstance(lines, str):
         return connection.ANSWER_FOR_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -17,8 +18,10 @@ from dibs.model import suggestions
 from dibs.submission import options, presets
 from dibs.submission.options import Args, Option
 from dibs.system import paths, settings
+from dibs.system.configuration import entries, texts
+from dibs.system.configuration.entries import Entry
 from dibs.system.configuration.presets import PRESETS, Preset
-from dibs.system.settings import Entry, Setting, Settings
+from dibs.system.settings import Setting, Settings
 
 SUMMARY = "List or change settings."
 USAGE = (
@@ -59,6 +62,18 @@ def main(args: Args) -> None:
 ACTIONS: dict[str, tuple[str, ...]] = {"set": ("a setting", "a value"), "unset": ("a setting",), "edit": ()}
 
 
+def usual(words: Sequence[str]) -> list[str]:
+    """Let the value of a setting begin with a dash: `config set engines.lab.options "-p gpu"`."""
+    plain = [place for place, word in enumerate(words) if not word.startswith("-")]
+    if len(plain) < 2 or words[plain[0]] != "set" or "--" in words:
+        return list(words)
+    name = plain[1]
+    known = {name for option in (*OPTIONS, *options.COMMON) for name in option.names}
+    value = [word for word in words[name + 1 :] if word not in known]
+    rest = [word for word in words[name + 1 :] if word in known]
+    return [*words[:name], *rest, "--", words[name], *value]
+
+
 # -- change ----------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +96,7 @@ def _change(args: Args, action: str, name: str = "", value: str = "") -> None:
         return
     now = settings.load(os.environ)
     source = _source(setting, now)
-    screen.say(f"{setting.name} is {settings.value_of(now, setting) or 'empty'} ({source}).")
+    screen.say(f"{setting.name} is {entries.value_of(now, setting) or 'empty'} ({source}).")
     if action == "set" and source != str(path):
         screen.say(f"{path} was changed, but {source} overrides it here.")
     _tell_daemon()
@@ -98,10 +113,10 @@ def _check_preset(setting: Setting | Entry, text: str) -> None:
 def _edit(path: Path) -> None:
     from dibs.system.configuration import file as settings_file
 
-    before = settings.text_of(path, is_required=False) or ""
+    before = texts.read(path, is_required=False) or ""
 
     def keep(data: bytes) -> bool:
-        text = settings.decode(path, data)
+        text = texts.decode(path, data)
         for preset in cast(
             "dict[str, Preset]", settings.check_text(path, text, os.environ).get(PRESETS.name, {})
         ).values():
@@ -142,17 +157,17 @@ def _list(args: Args) -> None:
         described = {setting.name: _described(setting, values) for setting in chosen}
         screen.print_json(described[chosen[0].name] if args.words else described)
     elif args.words:
-        print(screen.clean(settings.value_of(values, chosen[0])))
+        print(screen.clean(entries.value_of(values, chosen[0])))
     else:
         _print_all(args, values)
 
 
 def _all(values: Settings) -> list[Setting | Entry]:
-    return [*settings.SETTINGS, *settings.entries(values)]
+    return [*settings.SETTINGS, *entries.entries(values)]
 
 
 def _find(word: str) -> Setting | Entry:
-    if (found_entry := settings.entry(word)) is not None:
+    if (found_entry := entries.entry(word)) is not None:
         return found_entry
     known = {setting.name: setting for setting in settings.SETTINGS}
     # A setting can also be named by its variable.
@@ -170,7 +185,7 @@ def _source(setting: Setting | Entry, values: Settings) -> str:
 
 def _described(setting: Setting | Entry, values: Settings) -> dict[str, object]:
     return {
-        "value": settings.value_of(values, setting),
+        "value": entries.value_of(values, setting),
         "source": _source(setting, values),
         "default": "" if isinstance(setting, Entry) else setting.default,
         "variable": None if isinstance(setting, Entry) else setting.variable,
@@ -186,7 +201,7 @@ def _print_all(args: Args, values: Settings) -> None:
         Column("SOURCE", least=8),
         Column("MEANING", least=24, is_sentence=True),
     )
-    rows = [(s.name, settings.value_of(values, s), _source(s, values), s.meaning) for s in _all(values)]
+    rows = [(s.name, entries.value_of(values, s), _source(s, values), s.meaning) for s in _all(values)]
     print(screen.table(view, columns, rows))
     if view.is_terminal:
         own = paths.config_file(os.environ)

@@ -206,7 +206,11 @@ def uninstall(queue: Client, args: Args) -> int:
     """Undo `install`."""
     from dibs.cli import boot_service
 
-    for line in boot_service.find(os.environ).uninstall():
+    way = boot_service.available(os.environ)
+    if way is None:
+        screen.say("nothing was installed: neither systemd nor cron is available.")
+        return 0
+    for line in way.uninstall():
         print(line)
     return 0
 

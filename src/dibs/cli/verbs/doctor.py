@@ -13,11 +13,13 @@ from pathlib import Path
 from dibs.cli import screen
 from dibs.cli.screen import Screen
 from dibs.client import connection, doctor, safe_text
-from dibs.client.doctor import Finding
+from dibs.client.checks import findings
+from dibs.client.checks.findings import Finding
 from dibs.errors import UserError
 from dibs.submission import options
 from dibs.submission.options import Args, Option
 from dibs.system import settings, users
+from dibs.system.configuration import entries
 from dibs.version import __version__
 
 SUMMARY = "Check the installation and suggest fixes: driver, folders, leases, daemon, disk."
@@ -32,7 +34,7 @@ EXAMPLES = (
 
 #: Settings whose value is the user's own text: only whether they are set is reported.
 PRIVATE = {"notify", "web_names", "env_exclude"}
-STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.PROBLEM: "red"}
+STYLES = {findings.OK: "green", findings.WARNING: "yellow", findings.PROBLEM: "red"}
 
 
 def main(args: Args) -> int:
@@ -43,7 +45,7 @@ def main(args: Args) -> int:
 
         return repair.main(connection.connect(os.environ), is_agreed=args.has(options.YES))
     found = doctor.run(os.environ)
-    has_problem = any(finding.level == doctor.PROBLEM for finding in found)
+    has_problem = any(finding.level == findings.PROBLEM for finding in found)
     if args.has(REPORT):
         sys.stdout.write(report(os.environ, found))
     elif args.has(options.JSON):
@@ -103,7 +105,7 @@ def _settings(environ: Mapping[str, str]) -> list[str]:
     except UserError as error:
         return [error.line()]
     changed = [each.name for each in settings.SETTINGS if values.sources.get(each.name, "default") != "default"]
-    return [f"- {name} = {'(set)' if name in PRIVATE else settings.written(getattr(values, name))}" for name in changed]
+    return [f"- {name} = {'(set)' if name in PRIVATE else entries.written(getattr(values, name))}" for name in changed]
 
 
 def _distribution() -> str:

@@ -86,7 +86,7 @@ def _edit_text(queue: connection.Client, job: WholeJob, args: Args) -> None:
     if job["state"] not in job_state.WAITING:
         raise UserError(
             f"job {job['id']} is {job['state']}: only waiting jobs can be edited.",
-            f"To change a running job's time limit: dibs edit {job['id']} -t 4h",
+            "" if job_state.is_finished(job) else f"To change its time limit: dibs edit {job['id']} -t 4h",
         )
     before = text_fields(job)
 

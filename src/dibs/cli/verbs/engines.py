@@ -32,7 +32,9 @@ def main(args: Args) -> None:
     if args.words:
         known = [engine["name"] for engine in found]
         if args.words[0] not in known:
-            raise UserError(f'engines expected one of {", ".join(known)}, got "{options.shown(args.words[0])}".')
+            raise UserError(
+                f'there is no engine "{options.shown(args.words[0])}".', f"The engines are: {', '.join(known)}."
+            )
         found = [engine for engine in found if engine["name"] == args.words[0]]
     if args.has(options.JSON):
         screen.print_json(found[0] if args.words else answer)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from dibs.cli import repaint, screen
 from dibs.cli.screen import Column, Screen
 from dibs.client import connection, stand_in
-from dibs.client.answers import DrainState, Gpu, Gpus, Holder
+from dibs.client.answers import DrainState, Gpu, Gpus, Holder, Reservation
 from dibs.errors import NotFound, UserError
 from dibs.model import devices, units
 from dibs.submission import options
@@ -144,7 +144,7 @@ def _row(view: Screen, gpu: Gpu, now: datetime) -> tuple[str, ...]:
         f"{_bar(view, filled, SHORT_BAR)}{used or '?'}/{total}" if total else "",
         "" if gpu["utilization"] is None else f"{_bar(view, busy, 0)}{gpu['utilization']}%",
         "" if gpu["temperature"] is None else f"{gpu['temperature']}C",
-        RESERVED if gpu.get("reserved_for") is not None else gpu["state"],
+        RESERVED if gpu.get("reserved_for") is not None or _reservation(gpu) else gpu["state"],
         "; ".join([*(_holder(view, holder, now) for holder in gpu["holders"]), *_others(gpu), *_idle(view, gpu, now)]),
     )
 
@@ -162,6 +162,9 @@ def _bar(view: Screen, share: float, if_narrow: int) -> str:
 
 def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
     """Return for whom a GPU is kept, how long it has been idle or leased without use, or how many wait for it."""
+    if reservation := _reservation(gpu):
+        end = datetime.fromisoformat(reservation["to"]).astimezone()
+        return [f"for {reservation['user']} until {end:%H:%M}"]
     if gpu.get("reserved_for") is not None:
         return [f"for job {gpu['reserved_for']}"]
     unused = gpu.get("unused_since") if gpu.get("is_idle") else None
@@ -172,6 +175,11 @@ def _idle(view: Screen, gpu: Gpu, now: datetime) -> list[str]:
         return [*kept, *idle, *waits]
     age = units.format_duration(screen.since_s(gpu["idle_since"], now))
     return [*kept, f"idle for {age}" if view.is_terminal else f"idle since {screen.local(gpu['idle_since'])}"]
+
+
+def _reservation(gpu: Gpu) -> Reservation | None:
+    """Return the reservation that keeps a free GPU."""
+    return gpu.get("reservation") if gpu["state"] == "free" else None
 
 
 def _holder(view: Screen, holder: Holder, now: datetime) -> str:

@@ -12,6 +12,6 @@ OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs hold 12", "dibs hold queued", "dibs hold name:vit*")
 
 
-def main(args: Args) -> None:
-    """Hold the selected jobs and print the result for each."""
-    job_action.act("hold", args)
+def main(args: Args) -> int:
+    """Hold the selected jobs and print the result for each; return 1 if none of them was waiting."""
+    return job_action.code(job_action.act("hold", args), "held")

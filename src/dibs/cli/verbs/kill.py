@@ -41,11 +41,12 @@ def usual(words: Sequence[str]) -> list[str]:
     return [*found, *words[end:]]
 
 
-def main(args: Args) -> None:
-    """Send the signal and print the result for each job."""
+def main(args: Args) -> int:
+    """Send the signal and print the result for each job; return 1 if none of them was running."""
     queries.require_words("kill", args.words)
     number = args.get(SIGNAL)
     if number is None:
         few = options.shown(" ".join(args.words))
         raise UserError("kill expected a signal: -s USR1.", f"To stop jobs gracefully: dibs cancel {few}")
-    job_action.act("kill", args, lambda state: f"{state}: {processes.signal_name(number)} sent", signal=number)
+    acted = job_action.act("kill", args, lambda state: f"{state}: {processes.signal_name(number)} sent", signal=number)
+    return job_action.code(acted)

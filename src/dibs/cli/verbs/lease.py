@@ -37,9 +37,9 @@ USAGE = (
     "--extend TIME [--pid PID]",
 )  # fmt: skip
 TIME = Option(
-    ("-t", "--time"), "Release the GPUs after this time, with a warning before. "
+    ("-t", "--time"), "Release the GPUs after this time; you are warned before. "
     "The command gets SIGTERM, then SIGKILL; exit code 124.",
-    options.DURATION, "8h",
+    options.POSITIVE_DURATION, "8h",
 )  # fmt: skip
 ENV: Option[bool] = Option(
     ("--env",), "Print shell commands for eval. The lease lasts until that shell exits or runs --release."
@@ -51,7 +51,7 @@ SHELL = Option(
 PID = Option(("--pid",), "Hold the GPUs until this process of yours exits.", options.whole(1), "PID")
 RELEASE: Option[bool] = Option(("--release",), "Release the GPUs leased by this shell or by --pid PID.")
 EXTEND = Option(
-    ("--extend",), "Extend a lease that has --time: of this shell, or of --pid PID.", options.DURATION, "1h"
+    ("--extend",), "Extend a lease that has --time: of this shell, or of --pid PID.", options.POSITIVE_DURATION, "1h"
 )
 NO_WAIT: Option[bool] = Option(("--no-wait",), "Exit with code 75 if the GPUs are not free now.")
 OPTIONS: tuple[Option[object], ...] = (
@@ -108,7 +108,7 @@ def main(args: Args) -> int:
     given, words = drafts.split_variables(args.words)
     for name, _ in given:
         environment.check_given(name)
-    argv = _argv(words, dict(given), values.shell) if words else None
+    argv = _argv(words, dict(given), values.shell, args.caller.folder()) if words else None
     wanted = _wanted(args, values)
     limit_s = wanted.limit_s
     with signals.Signals(*ENDING) as coming:
@@ -148,8 +148,6 @@ def _check(args: Args) -> None:
         for option in OPTIONS if args.has(alone) else ():
             if args.has(option) and option not in fitting:
                 raise UserError(f"{alone.names[-1]} {what}; {option.names[-1]} has no effect with it.")
-    if args.has(EXTEND) and not args.get(EXTEND):
-        raise UserError("--extend expected a time above 0 such as 1h, got 0.")
 
 
 def _wanted(args: Args, values: settings.Settings) -> lease_request.LeaseRequest:
@@ -285,12 +283,12 @@ def _extend(args: Args) -> int:
 # -- for a command of this terminal -----------------------------------------------------------------------------------
 
 
-def _argv(words: Sequence[str], given: dict[str, str], shell: str) -> tuple[str, ...]:
+def _argv(words: Sequence[str], given: dict[str, str], shell: str, cwd: str) -> tuple[str, ...]:
     """Return the command to run; report a missing program before anything is leased."""
     path = given.get("PATH") or os.environ.get("PATH", os.defpath)
     is_string = commands.is_string(words)
-    argv = commands.words(words[0], None if is_string else words, shell, path, os.getcwd())
-    if not commands.is_found(argv[0], path, os.getcwd()):
+    argv = commands.words(words[0], None if is_string else words, shell, path, cwd)
+    if not commands.is_found(argv[0], path, cwd):
         raise NotStarted(127, f"command not found: {options.shown(argv[0])}.")
     return argv
 
@@ -305,7 +303,7 @@ def _hold(ids: Sequence[DeviceId], env: dict[str, str], clock: LeaseClock) -> in
         while not clock.is_over(time.monotonic()):
             if select([coming], [], [], min(LONGEST_S, max(0.0, clock.wake_at - time.monotonic())))[0]:
                 return 0
-    screen.say("time is up: the GPUs are released")
+    screen.say("lease time limit reached: the GPUs are released")
     return TimedOut.exit_code
 
 

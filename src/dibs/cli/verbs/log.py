@@ -64,7 +64,7 @@ def _nothing(job: WholeJob, attempt: int) -> str:
 
 def _follow(queue: connection.Client, job: WholeJob, attempt: int, tail: log_output.Tail) -> int:
     with signals.leaving(), signals.Signals() as coming:
-        follower = log_follower.Follower(queue, coming, tails=[tail])
+        follower = log_follower.Follower(queue, coming, on_news=log_follower.WaitingNotes(), tails=[tail])
         try:
             if job["attempt"] == attempt:
                 job, attempt = follower.to_the_last_end(job)

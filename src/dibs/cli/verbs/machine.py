@@ -79,7 +79,7 @@ def _print_status(path: str, is_prepared: bool, at_boot: bool, ready: list[str],
 
 def _refuse_users(word: str) -> None:
     if os.geteuid() != 0:
-        raise NotAllowed(f"machine {word} needs root.", f"sudo dibs machine {word}")
+        raise NotAllowed(f"machine {word} needs root.", f"Type: sudo dibs machine {word}")
 
 
 def _devices() -> list[str]:

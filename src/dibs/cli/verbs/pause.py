@@ -15,14 +15,15 @@ OPTIONS: tuple[Option[object], ...] = (options.QUIET, options.JSON)
 EXAMPLES = ("dibs pause", "dibs pause && dibs wait running", "dibs pause 12")
 
 
-def main(args: Args) -> None:
-    """Pause the queue, or the selected jobs."""
+def main(args: Args) -> int:
+    """Pause the queue, or the selected jobs; return 1 if none of them was running."""
     if not args.words:
         turn(args, True, "queue paused; running jobs continue")
-        return
+        return 0
     acted = job_action.act("pause", args)
     if acted["changed"] and not args.has(options.JSON) and not args.has(options.QUIET):
         screen.say("a paused job keeps its GPUs and their memory; its time limit is suspended.")
+    return job_action.code(acted, "paused")
 
 
 def turn(args: Args, is_paused: bool, text: str) -> None:

@@ -170,7 +170,7 @@ class Teller(pipe_values.Observer):
         """Remove the progress line, and print what was not done."""
         self._draw("")
         if not_started := pipe.not_started():
-            self.report(f"{'halted' if pipe.is_halted else 'stopped'}: {not_started} not started")
+            self.report(f"{'halted' if pipe.is_halted else 'stopped'} before starting {not_started}")
         if pipe.failed and not self._is_summing:
             self.report(f"{pipe.failed} of {pipe_values.counted(pipe.failed + pipe.done)} failed")
 

@@ -15,6 +15,7 @@ from dibs.submission import job_options, options
 from dibs.submission.options import Args, Kind, Option
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Group
+from dibs.sweeps.search import trials
 
 SUMMARY = "Show the results of a sweep, one row per run, best first."
 USAGE = ("[OPTIONS] NAME", "[OPTIONS]")
@@ -81,7 +82,7 @@ def _show_runs(args: Args, sweep: dict[str, Any], spool: Spool, metric: str | No
         for run in best:
             if run.job is not None:
                 print(run.job)
-    elif sweep.get("search"):
+    elif sweep.get("search") and sweep["search"]["sampler"] != trials.RANDOM:
         _print(args, results_table.of_trials(best, metric, spool.winner, is_exact=args.has(CSV)))
         if sweep["search"]["ended"]:
             screen.say(f"the search has ended: {sweep['search']['ended']}.")

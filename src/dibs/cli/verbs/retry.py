@@ -16,6 +16,4 @@ EXAMPLES = ("dibs retry 12", "dibs retry bad", "dibs retry --done name:eval")
 
 def main(args: Args) -> int:
     """Queue a new attempt of each selected job; return 1 if none has finished yet."""
-    acted = job_action.act("retry", args, done=args.has(DONE))
-    is_early = any(left["state"] not in job_state.FINISHED for left in acted["unchanged"])
-    return 1 if is_early and not acted["changed"] else 0
+    return job_action.code(job_action.act("retry", args, done=args.has(DONE)), *job_state.FINISHED)

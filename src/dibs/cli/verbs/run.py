@@ -85,19 +85,28 @@ class Attachment:
         self.job_id = job_id
         self.tails: list[log_output.Tail] = []
         self._interrupts = 0
-        self._has_ended = False
-        self._last_reason = ""
+        self._job: Job | None = None
+        self._notes = log_follower.WaitingNotes()
 
     @property
     def is_interrupted(self) -> bool:
         """Return whether the user pressed Ctrl-C."""
         return self._interrupts > 0
 
+    @property
+    def _has_ended(self) -> bool:
+        return self._job is not None and job_state.is_finished(self._job)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._job is not None and self._job["state"] in job_state.WAITING
+
     def on_signal(self, number: int) -> None:
         """Cancel on the first Ctrl-C, kill on the second, leave on the third; other signals end only us."""
         if number in DETACHING:
             if not self._has_ended:
-                _say(f"job {self.job_id} keeps running: dibs follow {self.job_id}")
+                remains = "stays queued" if self._is_waiting else "keeps running"
+                screen.say_if_possible(f"job {self.job_id} {remains}: dibs follow {self.job_id}")
             raise signals.Left(number)
         self._interrupts += 1
         for tail in self.tails:
@@ -108,10 +117,10 @@ class Attachment:
         if self._has_ended:
             raise KeyboardInterrupt
         if self._interrupts == 1:
-            _say(f"stopping job {self.job_id}; Ctrl-C again kills it")
+            screen.say_if_possible(f"stopping job {self.job_id}; Ctrl-C again kills it")
             self._cancel(None)
         elif self._interrupts == 2:
-            _say(f"killing job {self.job_id}")
+            screen.say_if_possible(f"killing job {self.job_id}")
             self._cancel(0)
         else:
             raise KeyboardInterrupt
@@ -120,27 +129,16 @@ class Attachment:
         try:
             queries.act(self.queue, "cancel", [str(self.job_id)], grace_s=grace_s)
         except DibsError as error:
-            _say(f"could not cancel job {self.job_id}: {error.line()}")
+            screen.say_if_possible(f"could not cancel job {self.job_id}: {error.line()}")
 
     def on_news(self, job: Job) -> None:
-        """Print on a terminal why the job waits, once per reason; record whether it has ended."""
-        self._has_ended = job_state.is_finished(job)
-        text = f"job {self.job_id} waiting: {job['reason']}" if job["state"] in job_state.WAITING else ""
-        if text and text != self._last_reason and sys.stderr.isatty():
-            _say(text)
-        self._last_reason = text
-
-
-def _say(text: str) -> None:
-    try:
-        screen.say(text)
-    except OSError:
-        # The terminal is gone; the job matters more.
-        return
+        """Say why the job waits; record its state."""
+        self._job = job
+        self._notes(job)
 
 
 def _say_end(job: Job) -> None:
     """Print how the job ended, unless its output and exit code already show it."""
     if job["state"] != "done" and job["cause"] != "exit":
         why = status_view.remark(job)
-        _say(f"job {job['id']} {job['state']}{f': {why}' if why else ''}")
+        screen.say_if_possible(f"job {job['id']} {job['state']}{f': {why}' if why else ''}")

@@ -140,7 +140,7 @@ def _facts(view: Screen, job: WholeJob, now: datetime) -> list[tuple[str, str]]:
         ("retries", str(job["retries"] or "")),
         ("index", "" if job.get("index") is None else str(job["index"])),
         ("tags", ", ".join(job["tags"])),
-        ("notice", "runs a command when it finishes" if job.get("notifies") else ""),
+        ("notify", "runs a command when it finishes" if job.get("notifies") else ""),
         ("set", " ".join(f"{name}={value}" for name, value in job["env"].items())),
         ("attempt", str(job["attempt"])),
         ("pid", str(job["pid"] or "")),

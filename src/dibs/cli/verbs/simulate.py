@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import sys
@@ -82,8 +83,11 @@ LEGEND = (
 def main(args: Args) -> None:
     """Simulate every policy and print a table."""
     if args.has(HISTORY) == bool(args.words) or len(args.words) > 1:
-        got = f"{len(args.words)} words" if args.words else "nothing"
+        got = "both" if args.has(HISTORY) else f"{len(args.words)} words" if args.words else "nothing"
         raise UserError(f"simulate expected one trace or --from-history, got {got}.", "See `dibs simulate --help`.")
+    picture = args.get(SVG)
+    if picture is not None:
+        _check_writable(Path(picture))
     work = workloads.make(
         _history() if args.has(HISTORY) else _read(Path(args.words[0])),
         args.get(BOXES) or 1,
@@ -96,7 +100,7 @@ def main(args: Args) -> None:
     if not work.jobs:
         raise UserError(f"expected jobs that fit on {work.gpus} GPUs, got none.", "--boxes and --load decide that.")
     results = _run(work, is_quiet=args.has(options.QUIET) or args.has(options.JSON))
-    if (picture := args.get(SVG)) is not None:
+    if picture is not None:
         _write(Path(picture), charts.draw(results, _title(work)))
     if args.has(options.JSON):
         screen.print_json({**_facts(work, args), "policies": results})
@@ -129,7 +133,11 @@ def _facts(work: Workload, args: Args) -> dict[str, Any]:
 
 def _title(work: Workload) -> str:
     boxes = f"{work.boxes} × {work.gpus_per_box} GPUs"
-    return f"{len(work.jobs)} jobs on {boxes}, load {work.load:.2f}"
+    return f"{_count(len(work.jobs))} on {boxes}, load {work.load:.2f}"
+
+
+def _count(jobs: int) -> str:
+    return "1 job" if jobs == 1 else f"{jobs} jobs"
 
 
 def _print(results: Mapping[str, Measures], work: Workload, args: Args) -> None:
@@ -137,7 +145,8 @@ def _print(results: Mapping[str, Measures], work: Workload, args: Args) -> None:
     columns = [screen.Column("policy"), *(screen.Column(title, is_right=True) for _, title, _ in COLUMNS)]
     print(screen.table(view, columns, [[name, *_cells(found)] for name, found in results.items()]))
     if not args.has(options.QUIET):
-        left_out = f" {work.too_large} jobs need more GPUs than there are and were left out." if work.too_large else ""
+        many = _count(work.too_large)
+        left_out = f" Left out because more GPUs are needed than there are: {many}." if work.too_large else ""
         screen.say(f"{_title(work)}; times in hours.{left_out}", *LEGEND)
 
 
@@ -152,8 +161,11 @@ def _read(path: Path) -> list[TraceJob]:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
             return traces.read(lines)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text, or incomplete"
-        raise UserError(f"cannot read {options.shown(str(path))}: {reason}.", traces.HELP) from None
+        reason = getattr(error, "strerror", None)
+        shown = options.shown(str(path))
+        if reason:
+            raise UserError(f"cannot read {shown}: {reason}.") from None
+        raise UserError(f"cannot read {shown}: it is not text, or incomplete.", traces.HELP) from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -161,6 +173,19 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise UserError(f"cannot write {options.shown(str(path))}: {error.strerror}.") from None
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a picture that could not be written, before minutes are spent on the simulation."""
+    error = None
+    if path.is_dir():
+        error = errno.EISDIR
+    elif not path.parent.is_dir():
+        error = errno.ENOENT
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        error = errno.EACCES
+    if error is not None:
+        raise UserError(f"cannot write {options.shown(str(path))}: {os.strerror(error)}.")
 
 
 def _history() -> list[TraceJob]:

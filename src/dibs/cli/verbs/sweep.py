@@ -96,7 +96,7 @@ def read(args: Args) -> sweep_drafts.SweepDraft:
         sweep = replace(sweep, command=templates.parse(command))
     if sweep.command is None:
         swallowed = next((words[-1] for words in args.all(PARAMETER) if "{" in words[-1]), None)
-        hint = "" if swallowed is None else f'"{options.shown(swallowed)}" was taken for a value: put it before -p.'
+        hint = "" if swallowed is None else f'"{options.shown(swallowed)}" was read as a value: put it before -p.'
         raise UserError("expected a command, got none.", hint or "See `dibs sweep --help`.")
     typed = [list(words) for words in args.all(PARAMETER)]
     return sweep_drafts.ask(args, sweep, given, typed, None if file is None else os.path.abspath(file))
@@ -230,9 +230,9 @@ def _rehearse_search(asked: sweep_drafts.SweepDraft, *, is_new: bool) -> None:
     if asked.args.has(options.JSON):
         screen.print_json({"name": asked.name, "trials": sweep.trials, "search": sweep.search, "commands": lines})
         return
-    what = "a new search" if is_new else "a search that is there already: it would continue"
+    what = "a new search" if is_new else "an existing search: it would continue"
     goal = "lowest" if sweep.goal != "maximize" else "highest"
-    print(f"{sweep.trials:,} trials of {screen.clean(asked.name)}, {what}; nothing was queued.")
+    print(f"{sweep.trials:,} trials of {screen.clean(asked.name)}, {what}; nothing was submitted.")
     print(f"  {sweep.search} looks for the {goal} {screen.clean(sweep.metric or '')}")
     for name, text in _described(asked):
         print(f"  {screen.clean(name)}: {screen.clean(text)}")

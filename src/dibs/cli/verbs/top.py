@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from dibs.cli import repaint, screen
-from dibs.cli.top import feed, frame, lines
+from dibs.cli.top import feed, frame, lines, palette
 from dibs.cli.top.lines import Marks
 from dibs.cli.top.snapshot import Snapshot
 from dibs.client import connection
@@ -61,8 +61,11 @@ def _check_installed() -> None:
 
 def _draw(first: Snapshot, marks: Marks) -> None:
     width, height = os.get_terminal_size(sys.stdout.fileno())
-    texts = frame.first(first, max(width, LEAST_COLUMNS), max(height, LEAST_LINES), screen.now(), marks)
-    sys.stdout.write(repaint.ENTER + "\r\n".join(texts[:height]))
+    has_colour = not os.environ.get("NO_COLOR")
+    found = frame.first(first, max(width, LEAST_COLUMNS), max(height, LEAST_LINES), screen.now(), marks)
+    sys.stdout.write(
+        repaint.ENTER + "\r\n".join(palette.painted(line, has_colour=has_colour) for line in found[:height])
+    )
     sys.stdout.flush()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from dibs.client import connection, job_waits, queries
 from dibs.client.answers import WaitSummary
 from dibs.errors import TimedOut
 from dibs.foreground import signals
+from dibs.model import units
 from dibs.submission import options, times
 from dibs.submission.options import Args, Option
 
@@ -27,16 +28,20 @@ HELD = Option(
 OPTIONS: tuple[Option[object], ...] = (TIMEOUT, HELD, options.JSON)
 EXAMPLES = ("dibs wait", "dibs wait 12 13 --timeout 2h", "dibs wait name:vit* && ./evaluate", "dibs wait --held wait")
 
+#: Greater than every id.
+LAST_ID = 2**31
+
 
 def main(args: Args) -> int:
     """Wait for the selected jobs, or for all that are unfinished now."""
-    queries.select(args.words)
+    words = args.words or _all_but(os.environ.get("DIBS_JOB_ID", ""))
+    queries.select(words)
     queue = connection.connect(os.environ)
     limit_s = args.get(TIMEOUT)
     with signals.leaving(), _progress() as tell:
         until = None if limit_s is None else time.monotonic() + limit_s
         waited = job_waits.until_over(
-            queue, args.words, until, tell, leave_held=args.get(HELD) != "wait", is_forecast=_has_progress()
+            queue, words, until, tell, leave_held=args.get(HELD) != "wait", is_forecast=_has_progress()
         )
     if args.has(options.JSON):
         screen.print_json({key: waited[key] for key in ("total", "finished", "bad", "over", "held")})
@@ -49,6 +54,14 @@ def main(args: Args) -> int:
     if waited["bad"] and sys.stderr.isatty():
         screen.say(f"{waited['bad']} of {waited['total']} did not succeed: `dibs status bad cancelled`")
     return 1 if waited["bad"] else 0
+
+
+def _all_but(own: str) -> Sequence[str]:
+    """Return the selectors of all unfinished jobs but our own: a job that waits for itself never ends."""
+    if not units.is_whole(own):
+        return ()
+    below, above = int(own) - 1, int(own) + 1
+    return [f"unfinished+{first}-{last}" for first, last in ((1, below), (above, LAST_ID)) if first <= last]
 
 
 def _has_progress() -> bool:

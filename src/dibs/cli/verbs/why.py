@@ -34,7 +34,7 @@ def main(args: Args) -> None:
 
 
 def _expected(why: Why, now: datetime) -> str:
-    """Return when a waiting job is expected to start, unless the reason already says why nobody knows."""
+    """Return when a waiting job is expected to start, unless the reason already says why that is unknown."""
     unknown = why["unknown"]
     if unknown is not None and unknown["why"] in why["reason"]:
         return ""

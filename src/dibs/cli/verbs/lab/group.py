@@ -57,8 +57,9 @@ def main(args: Args) -> int:
 
 
 def _name(action: str, names: list[str]) -> str:
-    if len(names) != 1:
-        raise UserError(f"group {action} expected one name, got {len(names)}.")
+    if len(names) != 1 or not names[0].strip():
+        got = "an empty one" if len(names) == 1 else len(names)
+        raise UserError(f"group {action} expected one name, got {got}.")
     return names[0]
 
 

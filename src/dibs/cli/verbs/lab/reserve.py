@@ -1,4 +1,4 @@
-"""`dibs reserve`: keep GPUs for a time to come. Every way to a GPU respects that; no daemon is needed."""
+"""`dibs reserve`: keep GPUs for a future time. Every way to a GPU respects it; no daemon is needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dibs.system import settings
 SUMMARY = "Reserve GPUs for a future time; list and cancel reservations."
 USAGE = ("-g N --from TIME --for DURATION [OPTIONS]", "[list] [--json]", "cancel ID... [--user USER]")
 FROM = Option(("--from",), "Start time: 18:00, fri 18:00, now+2h or 2026-11-20T18:00.", job_options.BEGIN.kind, "TIME")
-FOR = Option(("--for",), "Duration: at most 24h, unless root reserves.", options.DURATION, "12h")
+FOR = Option(("--for",), "Duration: at most 24h, unless root reserves.", options.POSITIVE_DURATION, "12h")
 USER = Option(("--user",), "Reserve for this user, or cancel theirs (root only).", options.TEXT, "USER")
 EVERY = Option(
     ("--every",),
@@ -60,6 +60,8 @@ def main(args: Args) -> int:
         is_fit = option is options.JSON or (action == "cancel" and option is USER)
         if action and not is_fit and args.has(option):
             raise UserError(f"{option.names[-1]} makes a reservation; it has no effect with `reserve {action}`.")
+    if action == "list":
+        options.refuse_words("reserve list", Args(tuple(rest)))
     values = settings.load(os.environ)
     inventory = lease_request.inventory_now(values)
     place, queue = device_lease.folder(), connection.connect(os.environ)
@@ -95,7 +97,7 @@ def _keep(place: device_lease.Folder, queue: connection.Client, made: Reservatio
 
 def _wanted(args: Args, inventory: Inventory) -> Wanted:
     begin, for_s = args.get(FROM), args.get(FOR)
-    if begin is None or not for_s:
+    if begin is None or for_s is None:
         raise UserError(
             "reserve expected --from TIME and --for DURATION.", 'For example: --from "fri 18:00" --for 12h.'
         )
@@ -107,8 +109,10 @@ def _wanted(args: Args, inventory: Inventory) -> Wanted:
             f'reserve expected a count of GPUs, got "{count.gpus}:{count.gpu_type}".', "Choose GPUs with --gpu-ids."
         )
     many = reservation.check_count(count.gpus if count else len(chosen) or 1)
-    name = (args.get(NAME) or "")[: reservations.LONGEST_NAME]
-    return Wanted(many, begin.timestamp(), for_s, chosen, args.get(USER), args.get(EVERY) or "", screen.clean(name))
+    name = screen.clean(args.get(NAME) or "")
+    if len(name) > reservations.LONGEST_NAME:
+        raise UserError(f"--name expected up to {reservations.LONGEST_NAME} characters, got {len(name)}.")
+    return Wanted(many, begin.timestamp(), for_s, chosen, args.get(USER), args.get(EVERY) or "", name)
 
 
 def _wake_daemon(queue: connection.Client) -> None:
@@ -119,7 +123,8 @@ def _wake_daemon(queue: connection.Client) -> None:
 
 def _cancel(place: device_lease.Folder, queue: connection.Client, words: list[str], user: str | None) -> int:
     if not words or not all(map(units.is_whole, words)):
-        raise UserError(f'reserve cancel expected numbers of reservations, got "{options.shown(" ".join(words))}".')
+        got = f'"{options.shown(" ".join(words))}"' if words else "nothing"
+        raise UserError(f"reserve cancel expected numbers such as 1 3, got {got}.", "See `dibs reserve list`.")
     found = [reservation.find(place, int(word), time.time(), user) for word in words]
     for one in found:
         reservation_copies.cancel(place, str(queue.home), one)
@@ -135,7 +140,7 @@ def _list(place: device_lease.Folder, inventory: Inventory, args: Args) -> int:
         screen.print_json({"reservations": found})
         return 0
     if not found:
-        screen.say("nothing is reserved.")
+        screen.say('there are no reservations. Make one: dibs reserve -g 2 --from "fri 18:00" --for 12h')
         return 0
     rows = [
         [

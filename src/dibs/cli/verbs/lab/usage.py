@@ -24,7 +24,7 @@ BY = Option(
     ("--by",), "Sum by this. Default: user.", options.one_of("user", "project", "group", "sweep", "day"),
     "user|project|group|sweep|day",
 )  # fmt: skip
-SINCE = Option(("--since",), "Length of the period until now, in days. Default: 30d.", options.DURATION, "30d")
+SINCE = Option(("--since",), "Length of the period until now, in days. Default: 30d.", options.POSITIVE_DURATION, "30d")
 
 
 def _read_month(text: str) -> date:

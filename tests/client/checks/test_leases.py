@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lease_lab
-from dibs.client import forgeries
+from dibs.client.checks import leases
 from dibs.leases import served_records, tickets
 from dibs.leases.device_lease import Folder
 from lease_lab import Puppet, needs_root
@@ -27,7 +27,7 @@ def test_honest_and_dead_tickets_are_no_forgeries(place: Folder, puppet: Puppets
     ann.ask("update 1 B,C")
     ben.ask("ticket 1 B")
     ben.kill()
-    assert forgeries.find(place) == {}
+    assert leases.forgeries(place) == {}
 
 
 def test_a_user_who_acts_in_the_name_of_another_is_named(place: Folder, puppet: Puppets) -> None:
@@ -43,7 +43,7 @@ def test_a_user_who_acts_in_the_name_of_another_is_named(place: Folder, puppet: 
     open_to_all.touch()
     os.chown(open_to_all, ANN, -1)
     open_to_all.chmod(0o666)
-    assert forgeries.find(place) == {
+    assert leases.forgeries(place) == {
         tickets.path_of(place, heard): f"{BEN} listens in the name of {ANN}",
         tickets.path_of(place, locked): f"{BEN} (pid {ben.pid}) holds its lock in the name of {ANN}",
         str(made): f"{BEN} made it in the name of {ANN}",
@@ -55,4 +55,4 @@ def test_a_second_name_of_a_file_is_reported(place: Folder, puppet: Puppets) -> 
     name = puppet(uid=ANN).ask("ticket 1 A")
     copy = tickets.path_of(place, f"{ANN}-1-1")
     os.link(tickets.path_of(place, name), copy)
-    assert forgeries.find(place) == {copy: "it has 2 links", tickets.path_of(place, name): "it has 2 links"}
+    assert leases.forgeries(place) == {copy: "it has 2 links", tickets.path_of(place, name): "it has 2 links"}
