@@ -23,7 +23,8 @@ from bench import PATIENCE_S, Bench, wait_for
 from dibs.client import connection
 from dibs.errors import Impossible, MachineError, NoDaemon, UserError
 from dibs.python_api import pickling
-from dibs.python_api.calls.submission_queue import CallOptions, PendingCall, SubmissionQueue
+from dibs.python_api.calls.requests import CallOptions, PendingCall
+from dibs.python_api.calls.submission_queue import SubmissionQueue
 from dibs.python_api.futures import BrokenJob, CallFailed, Future
 from dibs.python_api.pickling import Unpicklable
 from dibs.store import call_files
@@ -381,7 +382,7 @@ def test_a_future_of_a_deleted_job_raises_an_error(queue: Bench) -> None:
     submissions = SubmissionQueue(connection.connect(os.environ))
     future: Future[Any] = Future(submissions)
     submissions.follow([(123456, future)])
-    with pytest.raises(BrokenJob, match="job 123456 was forgotten"):
+    with pytest.raises(BrokenJob, match="job 123456 was deleted"):
         future.result(PATIENCE_S)
 
 

@@ -116,10 +116,10 @@ def test_leases_with_vram_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_blocking_the_error_names_the_holders() -> None:
     with dibs.lease(gpus=2):
-        with pytest.raises(errors.Busy, match=rf"1 GPU cannot be had now: GPU 0: .* python {os.getpid()}") as caught:
+        with pytest.raises(errors.Busy, match=rf"cannot lease 1 GPU now: GPU 0: .* python {os.getpid()}") as caught:
             dibs.lease(blocking=False).acquire()
         assert not isinstance(caught.value, TimeoutError)
-        with pytest.raises(errors.TimedOut, match="1 GPU cannot be had now"):
+        with pytest.raises(errors.TimedOut, match="cannot lease 1 GPU now"):
             dibs.lease(timeout=0.01).acquire()
     # No ticket is left in the line.
     assert not line()

@@ -27,7 +27,8 @@ from dibs.python_api import call_worker, keywords, pickling, signatures
 from dibs.python_api.calls import labels, points
 from dibs.python_api.calls.points import CallSweep
 from dibs.python_api.calls.progress import Progress
-from dibs.python_api.calls.submission_queue import CallOptions, ConcurrencyCap, PendingCall, SubmissionQueue
+from dibs.python_api.calls.requests import CallOptions, ConcurrencyCap, PendingCall
+from dibs.python_api.calls.submission_queue import SubmissionQueue
 from dibs.python_api.futures import VALUES, Future, cancel_all
 from dibs.python_api.keywords import Options
 from dibs.store import call_files
@@ -77,7 +78,7 @@ class Pool:
 
 
 class Executor(futures.Executor):
-    """Runs functions as jobs; an executor of the standard library's interface.
+    """Runs functions as jobs, with the interface of `concurrent.futures`.
 
     >>> with dibs.Executor(gpus=1) as pool:
     ...     future = pool.submit(square, 3)
@@ -177,7 +178,7 @@ class Executor(futures.Executor):
             call = pickling.dump((fn, args, kwargs), f"the call {label}")
             if self._sweep is not None and point is None:
                 point = points.derived(fn, args, kwargs)
-        except (pickling.Unpicklable, DibsError) as error:
+        except (pickling.Unpicklable, DibsError, OSError) as error:
             future.fail(error)
         else:
             shown = name or str(self._options.get("name") or labels.short(label))
@@ -286,7 +287,7 @@ class _Snapshot:
 
     def now(self) -> CallOptions:
         """Return the options of a call made now; the same object as before if nothing has changed."""
-        folder = os.getcwd()
+        folder = self._args.caller.folder()
         seen = (folder, list(sys.path), os.environ.copy())
         last = self._last
         if last is None or last[0] != seen:

@@ -21,7 +21,7 @@ OVER = object()
 class JobList(list[Job], JobVerbs["JobList"]):
     """A list of jobs. Its verbs act on all of them with one request, and return those that were changed.
 
-    Jobs in a state that a verb does not apply to stay as they are.
+    Jobs whose state does not allow the verb are not changed.
 
     >>> waiting = dibs.submit_many(["true", "true"], gpus=0, hold=True)
     >>> len(waiting[:1].unhold().wait())

@@ -48,19 +48,19 @@ class JobVerbs(Generic[R]):
         return self._act("retry", done=done)
 
     def hold(self) -> R:
-        """Hold what is queued."""
+        """Hold queued jobs."""
         return self._act("hold")
 
     def unhold(self) -> R:
-        """Release what is held."""
+        """Release held jobs."""
         return self._act("unhold")
 
     def pause(self) -> R:
-        """Stop the processes of what runs; it keeps its GPUs and their memory."""
+        """Suspend running jobs; they keep their GPUs and their memory."""
         return self._act("pause")
 
     def resume(self) -> R:
-        """Continue what is paused."""
+        """Resume paused jobs."""
         return self._act("resume")
 
 
@@ -103,7 +103,7 @@ class Job(JobVerbs[None]):
         return self
 
     def forget(self) -> None:
-        """Drop the last answer: the next attribute fetches the job."""
+        """Drop the last answer, so that the next attribute fetches the job again."""
         self._seen = None
 
     def _fresh(self) -> WholeJob:

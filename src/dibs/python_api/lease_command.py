@@ -1,7 +1,7 @@
 """`dibs.lease` on a Python older than 3.11: a child process, `dibs lease`, takes the GPUs for this one.
 
 The child's command waits for the end of its input, a pipe that this process keeps open. So the GPUs are released when
-this process releases them or ends, however it ends; children that inherit the pipe keep them, as they keep a lease.
+this process releases them or ends in any way; children that inherit the pipe keep them, as they keep a lease.
 The interpreter is the one that dibs itself runs with: `DIBS_PYTHON` inside a job, else the `dibs` on the search path.
 
 Python 3.9.

@@ -1,6 +1,6 @@
 """`dibs.Sweep`: a parameter space, its runs and their results; the same points as `dibs sweep` makes.
 
-Creating one does not contact the daemon, unless it is to be like a job. Points are generated lazily, so a space may
+Creating one does not contact the daemon, unless "like" names a job. Points are generated lazily, so a space may
 have millions.
 """
 
@@ -210,7 +210,7 @@ class Sweep:
         """Return the successful run with the best number; `metric` and `goal` default to those of the sweep."""
         metric = metric or self._draft.sweep.metric
         if metric is None:
-            raise UserError("best expected the name of a number to compare by, got none.", 'Write best("loss").')
+            raise UserError("best expected the name of a metric, got none.", 'Write best("loss").')
         word = documents.GOALS.get(goal or "", goal) or self._draft.sweep.goal or ranking.MINIMIZE
         if word not in documents.GOALS.values():
             raise UserError(f'goal expected min or max, got "{goal}".')

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import select
 import threading
@@ -17,16 +16,15 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from dibs.client.connection import Client, PendingResponse
 from dibs.client.job_waits import Absence
 from dibs.errors import DibsError, MachineError, NotFound, UserError
 from dibs.model import selectors
-from dibs.python_api.calls import points
-from dibs.python_api.calls.points import CallSweep
+from dibs.python_api.calls import requests
+from dibs.python_api.calls.requests import FINISHED, CallJob, PendingCall
 from dibs.python_api.futures import BrokenJob, Future
 from dibs.store import call_files
 
@@ -37,56 +35,10 @@ MOST_BYTES = 8 * 1024 * 1024
 POLL_FOR_S = 30.0
 #: Seconds between two polls at least, so that one answer covers many calls that finish at the same time.
 POLL_PAUSE_S = 0.01
-#: Seconds before a submission without an answer is repeated.
-RETRY_S = 0.1
 #: Seconds that an idle thread waits for new calls before it exits.
 LINGER_S = 2.0
 
-FINISHED = frozenset(selectors.GROUP_WORDS["finished"])
 ACTIVE = frozenset(("starting", "running", "paused", "stopping"))
-
-
-class ConcurrencyCap:
-    """The maximum of concurrent jobs of an executor; they form one batch in the queue."""
-
-    def __init__(self, at_once: int) -> None:
-        self.at_once = at_once
-        self.batch: int | None = None
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class CallOptions:
-    """What the calls of one submission have in common."""
-
-    #: Job fields.
-    defaults: dict[str, object]
-    #: The argv that starts Python.
-    program: tuple[str, ...]
-    #: Pickled `sys.path` and Python version; the worker needs them to unpickle a call.
-    context: bytes
-    cap: ConcurrencyCap | None
-    sweep: CallSweep | None = None
-
-
-@dataclass(eq=False, slots=True)
-class PendingCall:
-    """A call that is not submitted yet."""
-
-    future: Future[Any]
-    call: bytes
-    name: str
-    #: The call as text, which tables show as its command.
-    command: str
-    options: CallOptions
-    #: Of a run of a sweep.
-    point: points.Point | None = None
-
-
-class CallJob(NamedTuple):
-    """The job of a call, and the first of its attempts that runs this call."""
-
-    id: int
-    attempt: int
 
 
 class SubmissionQueue:
@@ -244,7 +196,7 @@ class SubmissionQueue:
         key = os.urandom(16).hex()
         try:
             call_files.write(str(self._client.home), key, calls[0].options.context, [pending.call for pending in calls])
-            jobs = self._post_runs(calls, key) if calls[0].options.sweep else self._post_jobs(calls, key)
+            jobs = requests.post(self._client, calls, key)
         except (DibsError, OSError) as error:
             if isinstance(error, UserError | OSError):
                 # No job will read these files.
@@ -253,52 +205,13 @@ class SubmissionQueue:
         with self._lock:
             for job, pending in zip(jobs, calls, strict=True):
                 self._follow(job, pending.future)
+            if any(job.is_finished for job in jobs):
+                # They make no event: list all jobs.
+                self._cursor = None
             if threading.current_thread() is not self._thread:
                 # The thread may have seen no work during the request, and exited.
                 self._wake_thread()
         return []
-
-    def _post_jobs(self, calls: list[PendingCall], key: str) -> list[CallJob]:
-        """Submit calls as jobs."""
-        options = calls[0].options
-        jobs = [_job(pending, key, number) for number, pending in enumerate(calls)]
-        body: dict[str, object] = {"defaults": options.defaults, "jobs": jobs, "key": key}
-        if options.cap is not None:
-            body |= {"at_once": options.cap.at_once} if options.cap.batch is None else {"batch": options.cap.batch}
-        answer = self._post("/v1/jobs", body)
-        if options.cap is not None:
-            options.cap.batch = answer["batch"]
-        return [CallJob(job_id, 1) for job_id in answer["ids"]]
-
-    def _post_runs(self, calls: list[PendingCall], key: str) -> list[CallJob]:
-        """Submit calls as runs of their sweep."""
-        options, sweep = calls[0].options, calls[0].options.sweep
-        assert sweep is not None
-        if sweep.id is None:
-            at_once = None if options.cap is None else options.cap.at_once
-            sweep.id = self._post("/v1/sweeps", sweep.definition(options.defaults, at_once))["id"]
-        runs = [
-            _job(pending, key, number) | (pending.point or points.Point({}))._asdict()
-            for number, pending in enumerate(calls)
-        ]
-        body = {"calls": runs, "key": key, "defaults": options.defaults, "again": sweep.again}
-        answer = self._post(f"/v1/sweeps/{sweep.id}/calls", body)
-        if note := sweep.note(answer["counts"]):
-            logging.getLogger("dibs").warning("%s", note)
-        if any(job["state"] in FINISHED for job in answer["jobs"]):
-            # They make no event: list all jobs.
-            self._cursor = None
-        return [CallJob(job["id"], job["attempt"]) for job in answer["jobs"]]
-
-    def _post(self, path: str, body: dict[str, object]) -> Any:
-        """Submit, and repeat while no answer comes; the key prevents duplicate jobs."""
-        absence = Absence(self._client)
-        while True:
-            try:
-                return self._client.post(path, body)
-            except MachineError as error:
-                absence.record_failure(error)
-                time.sleep(RETRY_S)
 
     # -- receive
 
@@ -332,7 +245,7 @@ class SubmissionQueue:
             with self._lock:
                 forgotten = [(i, one) for i in known if i not in found for one in self._unfinished.pop(i, [])]
         for job_id, future in forgotten:
-            future.fail(BrokenJob(f"job {job_id} was forgotten, with its result."))
+            future.fail(BrokenJob(f"job {job_id} was deleted, with its result."))
         self._notify(news, answer["files"])
 
     def _poll_changes(self) -> None:
@@ -385,11 +298,6 @@ class SubmissionQueue:
             return self._client.get(f"/v1/jobs/{job_id}")
         except (MachineError, NotFound):
             return None
-
-
-def _job(pending: PendingCall, key: str, number: int) -> dict[str, object]:
-    argv = call_files.words(pending.options.program, key, number)
-    return {"argv": argv, "name": pending.name, "command": pending.command}
 
 
 def _sleep(wake: int, for_s: float, poll: PendingResponse | None = None) -> bool:
