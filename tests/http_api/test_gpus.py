@@ -42,4 +42,5 @@ def test_a_device_is_shown_as_the_driver_reports_it() -> None:
         "blocked": None,
         "reserved_for": None,
         "kept_by": None,
+        "reservation": None,
     }

@@ -316,7 +316,7 @@ def test_the_api_refuses_an_invalid_array_too(bench: Bench, more: dict[str, Any]
         ({"argv": ["/x"], "script": "?"}, "script expected base64"),
         ({"argv": ["/x"], "script": "é"}, "script expected base64"),
         ({"command": "x", "environ": "é"}, "environ expected base64"),
-        ({"command": "x", "begin_at": "9999-12-31T23:59:59-10:00"}, "begin_at expected a moment such as"),
+        ({"command": "x", "begin_at": "9999-12-31T23:59:59-10:00"}, "begin_at expected a time such as"),
         ({"argv": ["/x"], "script": "AA=="}, "x is a binary file, not a script"),
         ({"command": "x", "output": "{foo}"}, "--output expected placeholders among"),
         ({"command": "x", "time_limit_s": 9, "warn": {"signal": "FOO"}}, "--signal expected a signal such as USR1"),

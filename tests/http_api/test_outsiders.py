@@ -152,7 +152,7 @@ def test_commands_and_secrets_are_not_readable_by_others(queue: Bench, browser: 
     """Every user can read the arguments of a process. Those of the command itself are up to the user."""
     gate, mark, secret = queue.folder / "gate", os.urandom(8).hex(), os.urandom(8).hex()
     os.mkfifo(gate)
-    # It forks nothing, which would have its arguments for a moment.
+    # It forks nothing: a child would briefly have its arguments.
     command = ["sh", "-c", f"read line < '{gate}'", mark]
     job_id = queue.add(command, name=f"name-{mark}", env={"WANDB_API_KEY": secret}, gpus=1)
     queue.until(job_id, "started")

@@ -49,6 +49,14 @@ def test_a_reservation_is_made_listed_and_cancelled(queue: Bench) -> None:
     assert listed(queue) == []
 
 
+def test_a_gpu_names_the_reservation_that_has_begun(queue: Bench) -> None:
+    made = reserve(queue, gpu_ids=["1"], **{"from": moment(-1)})
+    reserve(queue, gpu_ids=["2"])
+    shown = {gpu["index"]: gpu["reservation"] for gpu in queue.client.get("/v1/gpus")["gpus"]}
+    assert shown[1] == {**made, "state": "now"}
+    assert shown[0] is shown[2] is None
+
+
 def test_the_timeline_has_every_time_of_a_reservation(queue: Bench) -> None:
     made = reserve(queue, gpus=2, every="day")
     until = moment(60 * HOUR_S)
@@ -70,14 +78,14 @@ def test_a_reservation_that_has_begun_is_for_now(queue: Bench) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"from": "soon"}, "from expected a moment"),
+        ({"from": "soon"}, "from expected a time"),
         ({"from": "2020-01-01T00:00:00Z"}, "ends in the future"),
         ({"gpu_ids": ["9"]}, "gpu_ids expected an index or UUID of a GPU"),
         ({"gpus": 3, "gpu_ids": ["0"]}, "of 1 that are named"),
         ({"for_s": 0}, "for_s"),
         ({"every": "year"}, "every"),
         ({"user": "nobody-of-that-name"}, "there is no user"),
-        ({"gpus": 9}, "are asked for"),
+        ({"gpus": 9}, "are requested"),
     ],
 )
 def test_a_wrong_reservation_is_refused_in_words(queue: Bench, fields: dict[str, Any], says: str) -> None:

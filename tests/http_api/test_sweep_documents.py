@@ -71,13 +71,13 @@ def test_a_dry_run_counts_and_queues_nothing(bench: Bench) -> None:
         ({"command": "echo {lrr} {lr} {seed}"}, "lrr"),
         ({"dir": "runs/{lr}"}, "have the same folder"),
         ({"parametrs": {}}, "parametrs"),
-        ({"parameters": {"lr": "uniform(0,1)", "seed": 1}}, "say how many points"),
+        ({"parameters": {"lr": "uniform(0,1)", "seed": 1}}, "set the number of points"),
         ({"parameters": {"lr": "range(400)", "seed": "range(400)"}}, "expected at most 100,000 points"),
         ({"defaults": {"gpu": 1}}, "gpu"),
         ({"name": "a/b"}, 'without "/"'),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_queued(bench: Bench, change: dict[str, Any], says: str) -> None:
+def test_a_mistake_is_named_and_nothing_is_queued(bench: Bench, change: dict[str, Any], says: str) -> None:
     with pytest.raises((UserError, Conflict)) as caught:
         bench.client.post("/v1/sweeps", DOCUMENT | change)
     assert says in str(caught.value)

@@ -17,8 +17,9 @@ from bench import PATIENCE_S, Bench, wait_for
 from browsers import Browser, link, quiet_port
 from dibs.errors import Conflict, MachineError, UserError
 from dibs.http_api import web_port
+from dibs.http_api.connections import BACKLOG
 from dibs.http_api.tokens import Tokens
-from dibs.system import paths, peers, settings
+from dibs.system import paths, peers, settings, tcp_ports
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +88,7 @@ def test_a_bad_certificate_or_a_readable_key_is_refused(certificate: tuple[Path,
 
 
 def test_a_free_port_is_the_same_on_all_addresses() -> None:
-    sockets = web_port.bind(("127.0.0.1", "127.0.0.2"), 0)
+    sockets = tcp_ports.listen(("127.0.0.1", "127.0.0.2"), 0, BACKLOG)
     assert len({sock.getsockname()[1] for sock in sockets}) == 1
     for sock in sockets:
         sock.close()
@@ -98,16 +99,16 @@ def test_a_port_in_use_is_refused_and_nothing_stays_open() -> None:
         port = taken.getsockname()[1]
         before = listeners(os.getpid())
         with pytest.raises(Conflict, match=f"port {port} cannot be opened"):
-            web_port.bind(("127.0.0.1", "127.0.0.2"), port)
+            tcp_ports.listen(("127.0.0.1", "127.0.0.2"), port, BACKLOG)
         assert listeners(os.getpid()) == before
 
 
 def test_an_address_of_another_machine_is_skipped_unless_it_is_the_only_one() -> None:
-    sockets = web_port.bind(("127.0.0.1", "192.0.2.1"), 0)
+    sockets = tcp_ports.listen(("127.0.0.1", "192.0.2.1"), 0, BACKLOG)
     assert len(sockets) == 1
     sockets[0].close()
     with pytest.raises(MachineError, match="no address"):
-        web_port.bind(("192.0.2.1",), 0)
+        tcp_ports.listen(("192.0.2.1",), 0, BACKLOG)
 
 
 def listeners(pid: int) -> set[tuple[str, int]]:
@@ -257,7 +258,7 @@ def processor_s(bench: Bench) -> float:
 
 def test_the_owners_of_many_connections_are_found_by_one_read() -> None:
     with contextlib.ExitStack() as stack:
-        (listening,) = web_port.bind(("127.0.0.1",), 0)
+        (listening,) = tcp_ports.listen(("127.0.0.1",), 0, BACKLOG)
         stack.enter_context(listening)
         listening.setblocking(True)
         asking = [stack.enter_context(socket.create_connection(listening.getsockname())) for _ in range(50)]

@@ -69,3 +69,14 @@ test("the end of a job is described", () => {
   assert.equal(format.ending({ exit_code: null, signal: 9, cause: "signal" }), "signal 9");
   assert.equal(format.ending({ exit_code: null, signal: null, cause: "lost" }), "lost");
 });
+
+test("a job says why it waits or how it ended, each once", () => {
+  const job = (more) => format.why({ state: "failed", reason: null, cause: null, exit_code: null, signal: null, finished_at: "2026-11-18T08:00:00Z", ...more });
+  assert.equal(job({ cause: "exit", exit_code: 1 }), "exit 1");
+  assert.equal(job({ cause: "oom", exit_code: 1 }), "out of memory, exit 1");
+  assert.equal(job({ cause: "signal", signal: 9 }), "signal 9");
+  assert.equal(job({ cause: "gpu", exit_code: 2 }), "gpu, exit 2");
+  assert.equal(job({ cause: "dependency", state: "cancelled" }), "dependency");
+  assert.equal(job({ state: "done", exit_code: 0 }), "");
+  assert.equal(job({ state: "queued", finished_at: null, reason: "held by you" }), "held by you");
+});

@@ -1,7 +1,7 @@
 // Texts and charts of the pages about GPUs.
 import assert from "node:assert/strict";
 import * as strips from "../../src/dibs/web/pages/gpus/strip-columns.js";
-import { users } from "../../src/dibs/web/pages/people/shares.js";
+import { shares, users } from "../../src/dibs/web/pages/people/shares.js";
 import { test } from "node:test";
 
 import * as gpuFacts from "../../src/dibs/web/pages/gpus/gpu-facts.js";
@@ -34,14 +34,10 @@ for (const [what, gpu, said] of [
   ["foreign", { ...GPU, state: "foreign", foreign: "pid 7 of root" }, "pid 7 of root"],
   ["at fault", { ...GPU, state: "unhealthy", fault: "fell off the bus" }, "fell off the bus"],
   ["leased", { ...GPU, state: "leased" }, ""],
+  ["reserved", { ...GPU, reservation: { user: "ann" } }, "reserved"],
 ]) {
   test(`a GPU that is ${what}`, () => assert.equal(gpuFacts.statusText(gpu, Date.parse(at(10))), said));
 }
-
-test("processes are shown with the known facts", () => {
-  assert.equal(gpuFacts.processText({ pid: 7, user: "root", name: "python", memory: 2 * GIB }), "root: python (pid 7, 2 GB)");
-  assert.equal(gpuFacts.processText({ pid: 7, user: null, name: null, memory: null }), "a process (pid 7)");
-});
 
 test("the strip of a GPU has the mean of each column, and nothing where nothing was read", () => {
   const view = { from: 0, to: 4000_000 };
@@ -49,6 +45,14 @@ test("the strip of a GPU has the mean of each column, and nothing where nothing 
   const day = { at: [100, 200], use: [5, 6], memory: [7, 8], power: [], temperature: [] };
   assert.deepEqual(strips.near(day, 190), { use: 6, memory: 8 });
   assert.deepEqual(strips.near(day, 900), { use: null, memory: null });
+});
+
+test("the bar of people has every GPU once, whatever it is", () => {
+  const gpu = (more) => ({ id: String(Math.random()), index: 0, holders: [], foreign: null, processes: [], state: "free", ...more });
+  const gpus = [gpu({ state: "leased", holders: [{ user: "me", uid: 1 }] }), gpu(), gpu(), gpu({ foreign: "x", state: "foreign" }), gpu({ state: "drained" })];
+  const parts = shares(gpus, users(gpus, []), "me");
+  assert.deepEqual(parts.map((one) => [one.text, one.gpus, one.kind]), [["me", 1, "me"], ["without a lease", 1, "foreign"], ["free", 2, "free"], ["out of use", 1, "out"]]);
+  assert.equal(parts.reduce((sum, one) => sum + one.gpus, 0), gpus.length);
 });
 
 test("everybody is listed once, with GPUs, tickets and use without a lease", () => {

@@ -17,7 +17,7 @@ for (const text of ["2", "h", "2h1d", "x", "-2h"]) test(`"${text}" is no time`, 
 test("only filled fields are sent", () => {
   assert.deepEqual(drafts.defaults(told({})), { gpus: 1 });
   const all = told({ gpus: "0", cwd: " /x ", like: "12", env: "A=1\n\nB=x=y", after: "7", priority: "10", time: "2h" });
-  assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", like: 12, env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
+  assert.deepEqual(drafts.defaults(all), { gpus: 0, cwd: "/x", environ_of: 12, env: { A: "1", B: "x=y" }, after: [{ select: "7" }], priority: 10, time_limit_s: 7200 });
   const rare = told({ vram: "18G", retries: "2", tags: "paper, old", gpuIds: "0 2" });
   assert.deepEqual(drafts.defaults(rare), { gpus: 1, vram: 18 * 1024 ** 3, retries: 2, tags: ["paper", "old"], gpu_ids: ["0", "2"] });
   assert.throws(() => drafts.defaults(told({ vram: "18" })), /such as 18G/);

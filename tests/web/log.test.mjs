@@ -6,6 +6,7 @@ import { DARK, LEAST_CONTRAST, LIGHT, contrast, paint, pair } from "../../src/di
 import { Splitter } from "../../src/dibs/web/pages/job/log/line-splitter.js";
 import { Log, TAIL } from "../../src/dibs/web/pages/job/log/log-lines.js";
 import * as finds from "../../src/dibs/web/pages/job/log/finds.js";
+import { tracebackRows } from "../../src/dibs/web/pages/job/log/tracebacks.js";
 import * as writeTimes from "../../src/dibs/web/pages/job/log/write-times.js";
 
 const encoder = new TextEncoder();
@@ -410,4 +411,14 @@ test("a browser remembers of each size the first and the last moment", () => {
   assert.deepEqual(writeTimes.rangeOf(writeTimes.merged([{ at: 0, size: 0 }], seen), 10, 30), { after: 5, before: 8 });
   // The log was emptied.
   assert.deepEqual(writeTimes.see(seen, 5, 9, 10), [{ at: 10, size: 5 }]);
+});
+
+test("the rows of a traceback are known wherever one begins to look", () => {
+  const lines = ["epoch 1", "[rank0]: Traceback (most recent call last):", '[rank0]:   File "a.py", line 1', "[rank0]: \x1b[31mValueError: no\x1b[0m", "",
+    "During handling of the above exception, another exception occurred:", "", "Traceback (most recent call last):", "  File", "KeyError: 1", "saved"];
+  const rows = (first, end) => [...tracebackRows(first, end, (row) => lines[row])];
+  assert.deepEqual(rows(0, 11), [[1, "trace"], [2, "trace"], [3, "cause"], [5, "trace"], [7, "trace"], [8, "trace"], [9, "cause"]]);
+  assert.deepEqual(rows(2, 5), [[2, "trace"], [3, "cause"]]);
+  assert.deepEqual(rows(10, 11), []);
+  assert.deepEqual([...tracebackRows(0, 3, () => undefined)], []);
 });

@@ -80,16 +80,21 @@ test("the headline says what is free, or when", () => {
   assert.deepEqual(free([gpu({ state: "free" }), gpu()], line, []), { count: 1, more: "jobs start at once" });
   assert.equal(free([gpu({ state: "free" }), gpu({ state: "free", reserved_for: 7 })], line, []).count, 1);
   assert.equal(facts.holder(gpu({ state: "free", reserved_for: 7 }), "me").text, "reserved for job 7");
-  assert.equal(facts.holder(gpu({ state: "free", kept_by: "max_gpus" }), "me").text, "free; max_gpus leaves it to others");
+  const reservation = { user: "ann", from: "2026-11-18T08:00:00Z", to: "2026-11-18T12:00:00Z" };
+  assert.equal(free([gpu({ state: "free" }), gpu({ state: "free", reservation })], line, []).count, 1);
+  assert.match(facts.holder(gpu({ state: "free", reservation }), "me").text, /^reserved for ann until \d\d:00$/);
+  assert.equal(facts.holder(gpu({ state: "free", reservation }), "me").kind, "reserved");
+  assert.match(facts.reservedText(reservation, "ann"), /^reserved for you until/);
+  assert.equal(facts.holder(gpu({ state: "free", kept_by: "max_gpus" }), "me").text, "free, left for others (max_gpus)");
   assert.deepEqual(free([gpu()], line, []), { count: 0, more: "next in ~12 min" });
   const job = { gpu_ids: ["A"], time_limit_s: 3600, started_at: at(-1800) };
   assert.equal(free([gpu()], [], [job]).more, "next in 30 min at the latest");
-  assert.equal(free([gpu()], [], []).more, "no time limit says when");
+  assert.equal(free([gpu()], [], []).more, "end unknown: no time limits");
   assert.deepEqual(free([], [], []), { count: 0, more: "" });
   assert.deepEqual(facts.nextStart([{ id: 3, expected_start: null }, { id: 4, expected_start: range(1080, 2400) }], NOW), { value: "~29 min", more: "18–40 min, job 4", job: 4 });
   assert.equal(facts.nextStart([{ id: 4, expected_start: range(0, 0) }], NOW).value, "now");
   assert.deepEqual(facts.nextStart([{ id: 7, expected_start: null, unknown: null, reason: "held by you" }], NOW), { value: "unknown", more: "job 7: held by you", job: 7 });
-  assert.equal(facts.nextStart([], NOW).more, "nothing is waiting");
+  assert.equal(facts.nextStart([], NOW).more, "no job is waiting");
 });
 
 test("no card stands alone in the last row, whatever the number of GPUs", () => {
@@ -143,7 +148,7 @@ test("users of a GPU are shown, the worst first; only jobs of our queue have a l
   const blocked = { text: "blocked by eve (pid 7), who keeps its gate locked", fix: "`sudo kill 7` ends it." };
   assert.deepEqual(said({ blocked }), { text: `${blocked.text}: sudo kill 7 ends it.`, job: null, kind: "blocked", since: null });
   assert.equal(said({ blocked, holders: [{ job: "3", user: "eve" }] }).text, "leased by eve");
-  assert.equal(said({ foreign: "used without a lease by eve's python (pid 31337)" }).text, "in use outside the queue: eve's python (pid 31337)");
+  assert.equal(said({ foreign: "used without a lease by eve's python (pid 31337)" }).text, "foreign process: eve's python (pid 31337)");
   assert.equal(said({ drained: "drained by root: fan" }).text, "drained by root: fan");
   assert.equal(said({ state: "free" }).text, "free");
 });

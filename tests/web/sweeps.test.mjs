@@ -332,6 +332,15 @@ test("a search says what it looks for, how far it is, and why it ended", () => {
   assert.equal(runs.searchText(searched({ ended: "the first 3 failed" }), half).why, "ended: the first 3 failed");
 });
 
+test("a random search says what it is, and expects no further points", () => {
+  const random = { ...searched({ sampler: "random", trials: 9 }), goal: "maximize", metric: "acc" };
+  const half = [inState("done"), inState("running")];
+  assert.deepEqual(runs.searchText(random, half), { what: "Random search for the highest acc", progress: "1 of 2 trials", state: "running", why: "all points were drawn when it was submitted" });
+  assert.equal(runs.searchText({ ...random, metric: null }, half).what, "Random search");
+  assert.equal(runs.searchText(random, [inState("done")]).state, "done");
+  assert.equal(runs.planned(random, half), 2);
+});
+
 test("a search has as many runs as it has trials, unless it has ended", () => {
   const half = [inState("done"), inState("running")];
   assert.equal(runs.planned(searched({}), half), 4);

@@ -17,7 +17,10 @@ from playwright.sync_api import Browser
 from dibs.version import __version__
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("index", "troubleshooting", "verbs", "sweeps", "performance", "security", "notebooks", "decisions/index")
+PAGES = (
+    *("index", "how-it-works", "troubleshooting", "verbs", "sweeps", "performance", "security", "notebooks"),
+    "decisions/index",
+)
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ def test_a_gpu_is_drained_and_returned(queue: Bench, page_at: PageAt) -> None:
     page = page_at("/gpus")
     row = row_of(page, 3)
     row.get_by_role("button", name="drain").click()
-    page.get_by_label("Why").fill("new fan")
+    page.get_by_label("Reason").fill("new fan")
     page.get_by_role("dialog").get_by_role("button", name="Drain").click()
     expect(row).to_contain_text(re.compile("drained by .*: new fan"))
     assert wait_for(lambda: 3 not in queue.free_devices())
-    row.get_by_role("button", name="return").click()
+    row.get_by_role("button", name="Undrain").click()
     expect(row).not_to_contain_text("drained")
     assert wait_for(lambda: 3 in queue.free_devices())
 
@@ -45,6 +45,7 @@ def test_the_holder_of_a_gpu_is_shown_with_a_link_to_the_job(queue: Bench, page_
     expect(row_of(page, 1).get_by_role("link", name=f"#{job}")).to_be_visible()
     row_of(page, 1).get_by_role("link", name="GPU 1").click()
     expect(page.get_by_role("table", name="Jobs on GPU 1")).to_contain_text(f"#{job}")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("Waiting 0 nobody waits for it")
     queue.cancel(job)
 
 
@@ -80,7 +81,7 @@ def test_the_browser_shows_notifications_if_enabled(queue: Bench, visits: Visits
     expect(box).not_to_be_checked()
     page.evaluate("() => { window.answer = 'denied'; }")
     box.click()
-    expect(page.get_by_text("The browser does not allow notices of this page")).to_be_visible()
+    expect(page.get_by_text("Notifications are blocked in the browser settings for this site.")).to_be_visible()
     expect(box).not_to_be_checked()
     page.evaluate("() => { window.answer = 'granted'; }")
     box.click()
@@ -104,6 +105,7 @@ def test_everyone_on_the_machine_is_shown_with_leases_and_tickets(queue: Bench, 
     people = page.get_by_role("table", name="People").locator("tbody tr")
     expect(people).to_have_count(1)
     expect(people).to_contain_text(re.compile("you.*4 GPUs.*2 GPUs"))
+    expect(page.get_by_role("img", name=re.compile(": 4 GPUs$"))).to_be_visible()
     leases = page.get_by_role("table", name="GPUs in use").locator("tbody tr")
     expect(leases).to_have_count(4)
     expect(leases.first.get_by_role("link", name=f"#{running}")).to_be_visible()

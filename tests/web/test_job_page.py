@@ -174,6 +174,9 @@ def test_a_failed_job_opens_at_its_traceback_with_the_reason_on_top(queue: Bench
     expect(page.get_by_role("note", name="Last line")).to_be_visible()
     expect(page.get_by_text("exit code 1").first).to_be_visible()
     expect(page.get_by_text("Traceback (most recent call last)")).to_be_in_viewport()
+    expect(page.locator(".log-line.is-trace").first).to_contain_text("Traceback (most recent call last)")
+    expect(page.locator(".log-line.is-cause")).to_have_text(re.compile("ValueError: no such data"))
+    assert complaints(page) == []
     expect(line(page, 1)).to_have_count(0)
 
 
@@ -216,7 +219,7 @@ def test_jobs_are_compared(queue: Bench, page_at: PageAt) -> None:
     table = page.get_by_role("table", name="What differs")
     expect(table.get_by_role("row", name="lr 0.1 0.2")).to_be_visible()
     expect(table.get_by_role("row", name="Tags")).to_have_count(0)
-    page.get_by_role("button", name="Also what is equal").click()
+    page.get_by_role("button", name="Show equal values").click()
     expect(table.get_by_role("row", name="Tags")).to_have_count(1)
     for n, job_id in enumerate(ids, 1):
         expect(page.get_by_role("region", name=f"End of the log of job {job_id}")).to_contain_text(f"output {n}")

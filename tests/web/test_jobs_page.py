@@ -128,6 +128,14 @@ def test_sweeps_and_batches_are_one_row_that_opens(queue: Bench, page_at: PageAt
     expect(page.locator(f"#row-{runs[0]}")).to_have_count(0)
     row.get_by_role("button", name="Jobs of grouped").click()
     expect(page.locator(f"#row-{runs[0]}")).to_be_visible()
+    # On a phone the row has its name beside its box.
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(row.get_by_text("grouped", exact=True)).to_be_visible()
+    box, name = row.locator(".check").bounding_box(), row.get_by_text("grouped", exact=True).bounding_box()
+    assert box is not None
+    assert name is not None
+    assert box["x"] < name["x"] < 200
+    page.set_viewport_size({"width": 1280, "height": 720})
     row.locator(".check").click()
     expect(page.get_by_text("3 jobs selected")).to_be_visible()
     assert complaints(page) == []

@@ -27,7 +27,7 @@ def test_a_log_is_followed_while_it_grows(queue: Bench, page_at: PageAt) -> None
     job_id = queue.add(f"cat {pipe}", gpus=0)
     page = page_at(f"/job/{job_id}?tab=log")
     log = page.get_by_role("region", name="Log")
-    expect(log.get_by_text("Nothing written yet.")).to_be_visible()
+    expect(log.get_by_text("No output yet.")).to_be_visible()
     with open(pipe, "wb", buffering=0) as feed:
         feed.write(b"first line\n")
         expect(log.get_by_text("first line")).to_be_visible()

@@ -94,7 +94,7 @@ def test_a_daemon_that_comes_back_is_followed_again(queue: Bench, visits: Visits
     expect(page.get_by_role("link", name="patient")).to_be_visible()
     visits.may_be_away = True
     queue.stop()
-    expect(page.get_by_role("alert").get_by_text("What you see is what was last known.")).to_be_visible()
+    expect(page.get_by_role("alert").get_by_text("This page shows the last known state.")).to_be_visible()
     expect(page.locator("main.stale").get_by_role("link", name="patient")).to_be_visible()
     queue.start()
     expect(live).to_be_visible()

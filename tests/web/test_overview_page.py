@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import Page, expect
 
@@ -33,6 +34,43 @@ def test_an_empty_queue_shows_the_first_command(bench: Bench, visits: Visits) ->
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert complaints(page) == []
+
+
+def test_every_page_of_an_empty_queue_says_what_to_type(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    page = visits.enter(link_to(bench))
+    address = "/".join(page.url.split("/")[:3])
+    commands = {
+        "/": ("dibs add -g 1 python train.py", "dibs follow @"),
+        "/jobs": ("dibs add -g 1 python train.py", "dibs add --file commands.txt"),
+        "/sweeps": ("dibs report loss=0.3 step=10",),
+        "/gpu/2": ("dibs add --gpu-ids 2 python train.py",),
+        "/usage": ("dibs add -g 1 'python train.py'",),
+    }
+    for path, shown_commands in commands.items():
+        page.goto(address + path)
+        for command in shown_commands:
+            expect(page.get_by_text(command, exact=True)).to_be_visible()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert complaints(page) == [], path
+    page.goto(f"{address}/people")
+    expect(page.get_by_text("Nobody has a GPU or waits for one.")).to_be_visible()
+    expect(page.get_by_role("img", name="free: 4 GPUs")).to_be_visible()
+
+
+def test_a_card_names_the_reservation_that_has_begun(bench: Bench, visits: Visits) -> None:
+    bench.start()
+    begin = datetime.now(UTC) - timedelta(seconds=1)
+    bench.client.post("/v1/reservations", {"gpu_ids": ["1"], "from": begin.isoformat(), "for_s": 7200})
+    page = visits.enter(link_to(bench))
+    cards = page.locator(".gpus > li")
+    expect(cards.nth(1)).to_contain_text(re.compile(r"reserved for you until \d\d:\d\d"))
+    expect(cards.nth(0)).not_to_contain_text("reserved")
+    expect(page.get_by_role("list", name="In short")).to_contain_text("GPUs free 3 of 4")
+    running = bench.long_job(gpu_ids=["1"])
+    expect(cards.nth(1)).to_contain_text(re.compile(rf"#{running} .*reserved for you until \d\d:\d\d"))
+    assert complaints(page) == []
 
 
 def test_running_waiting_and_failed_jobs_are_shown(bench: Bench, visits: Visits) -> None:

@@ -167,7 +167,7 @@ def test_a_submission_starts_from_a_preset_or_a_job(presets: Bench, visits: Visi
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Start from").select_option("preset:pair")
     expect(dialog.get_by_label("GPUs")).to_have_value("2")
-    expect(dialog.get_by_text("--gpus=2 --tag=paper: holds for what you leave empty below")).to_be_visible()
+    expect(dialog.get_by_text("--gpus=2 --tag=paper: applies to fields that you leave empty")).to_be_visible()
     dialog.get_by_label("Command").fill("true")
     expect(dialog.get_by_text("dibs add --preset pair -g 2 -- true")).to_be_visible()
     dialog.get_by_role("button", name="Submit job").click()

@@ -44,7 +44,7 @@ def test_a_reservation_is_made_shown_and_cancelled(queue: Bench, page_at: PageAt
     listed = people.get_by_role("table", name="Reservations").locator("tbody tr")
     expect(listed).to_have_count(1)
     listed.get_by_role("button", name="Cancel").click()
-    expect(people.get_by_role("dialog")).to_contain_text("GPUs 1, 2 will be open to everybody again")
+    expect(people.get_by_role("dialog")).to_contain_text("GPUs 1, 2 will be available to all users again")
     people.get_by_role("dialog").get_by_role("button", name="Cancel reservation").click()
     expect(people.get_by_text("Nothing is reserved.")).to_be_visible()
     assert queue.client.get("/v1/reservations") == {"reservations": []}

@@ -130,7 +130,7 @@ def test_a_page_of_another_site_changes_and_learns_nothing(queue: Bench, signed_
     assert {word for word in told.values() if word not in ("refused", "opaque 0 0", "sent")} == set(), told
     page.evaluate(FORM, origin(signed_in))
     page.wait_for_url(f"{origin(signed_in)}/**")
-    assert "a page of another site asked for this" in page.content()
+    assert "the request comes from a page of another site" in page.content()
     check_untouched(queue)
 
 

@@ -258,6 +258,19 @@ def test_the_pages_are_accessible(swept: Bench, page_at: PageAt, path: str, sche
     assert complaints(page) == []
 
 
+def test_a_random_search_says_so_and_can_be_extended(queue: Bench, page_at: PageAt) -> None:
+    words = ("sweep", "echo loss {lr}", "--name", "dice", "-g", "0", "-p", "lr=uniform(0,1)", "--search", "random")
+    done = queue.cli(*words, "--trials", "4", "--minimize", "loss", "--metric", r"loss=loss (\S+)")
+    assert done.returncode == 0, done.stderr
+    queue.wait_all()
+    page = page_at("/sweep/dice")
+    note = page.get_by_role("note", name="Search")
+    expect(note).to_contain_text("Random search for the lowest loss")
+    expect(note).to_contain_text(re.compile("4 of 4 trials.*all trials are done"))
+    expect(page.get_by_role("button", name="Extend the grid")).to_be_visible()
+    assert complaints(page) == []
+
+
 def test_a_search_says_how_it_stands(queue: Bench, page_at: PageAt) -> None:
     """The daemon adds trials by itself; here it ends at once, because no trial reports the metric."""
     words = ("sweep", "echo {lr}", "--name", "hunt", "-g", "0", "-p", "lr=uniform(0,1)", "-j", "1")

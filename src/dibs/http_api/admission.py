@@ -88,7 +88,7 @@ class Refusal:
     hint: str = ""
 
 
-FOREIGN_PAGE = Refusal(403, "a page of another site asked for this; only the page of dibs itself may.")
+FOREIGN_PAGE = Refusal(403, "the request comes from a page of another site.")
 NO_TOKEN = Refusal(401, "expected a token that is valid, got none, or an old one.", "Type: dibs web")
 
 
@@ -148,7 +148,7 @@ def _check_status(asked: RequestSummary, endpoint: Endpoint) -> Refusal | None:
     is_told = asked.method in ("GET", "HEAD") and STATUS_PATH.fullmatch(asked.target)
     if is_told or not endpoint.is_status:
         return None
-    return Refusal(403, "this socket only tells how things stand.", "The daemon's own socket does more.")
+    return Refusal(403, "this socket is read-only.", "Use the daemon's own socket.")
 
 
 def _check_host(asked: RequestSummary, endpoint: Endpoint, is_program: bool) -> Refusal | None:
@@ -156,7 +156,7 @@ def _check_host(asked: RequestSummary, endpoint: Endpoint, is_program: bool) -> 
         return Refusal(400, f"expected one Host header, got {len(asked.hosts)}.")
     host = asked.hosts[0].lower()
     is_known = host in endpoint.names if endpoint.is_tcp else is_program or LOOPBACK_HOST.fullmatch(host)
-    return None if is_known else Refusal(403, "this is not a name of this machine that dibs answers to.")
+    return None if is_known else Refusal(403, "dibs does not answer to this host name.")
 
 
 def _check_origin(asked: RequestSummary, endpoint: Endpoint, where: Area) -> Refusal | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import wire
-from dibs.http_api.schemas import actions, machine_answers
+from dibs.http_api.schemas import actions, machine_answers, wire
 from dibs.model import serialization
 from dibs.version import __version__
 

@@ -19,7 +19,8 @@ async def get_doctor() -> Doctor:
 def _checks(environ: dict[str, str]) -> list[Check]:
     # Imported late: only this handler needs it, and it loads much of the command line.
     from dibs.client import doctor
+    from dibs.client.checks import findings
 
-    states = {doctor.OK: "ok", doctor.WARNING: "warn", doctor.PROBLEM: "bad"}
+    states = {findings.OK: "ok", findings.WARNING: "warn", findings.PROBLEM: "bad"}
     found = doctor.run(environ, but_for=NEEDLESS)
     return [Check(each.check, states[each.level], each.text, each.fix) for each in found]

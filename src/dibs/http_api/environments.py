@@ -1,6 +1,7 @@
 """`GET /v1/environments`, and the environment and folder of submissions that bring none: those from the page, say.
 
-In this order: those of the job that `like` names, of the last submission from a shell in the folder, of a login shell.
+In this order: those of the job that `environ_of` or "like" names, of the last submission from a shell in the folder,
+of a login shell.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ class Base:
     cwd: str
     environ: bytes
     source: str
-    #: Variables that were given with `like`'s job and that nobody can see to give them again.
+    #: Variables that were given with `environ_of`'s job and that nobody can see to give them again.
     secrets: tuple[tuple[str, str], ...] = ()
 
 
 async def complete(daemon: Daemon, submissions: Sequence[Submission]) -> list[Submission]:
     """Return the submissions, each with an environment and a folder."""
-    wanted = {(one.spec.cwd, one.like) for one in submissions if one.environ is None or not one.spec.cwd}
-    bases = {(cwd, like): await _base(daemon, cwd, like) for cwd, like in wanted}
-    return [_completed(one, bases.get((one.spec.cwd, one.like))) for one in submissions]
+    wanted = {(one.spec.cwd, one.environ_of) for one in submissions if one.environ is None or not one.spec.cwd}
+    bases = {(cwd, source): await _base(daemon, cwd, source) for cwd, source in wanted}
+    return [_completed(one, bases.get((one.spec.cwd, one.environ_of))) for one in submissions]
 
 
-async def _base(daemon: Daemon, cwd: str, like: JobId | None) -> Base:
-    found = await daemon.ask(lambda reader: _stored(reader, cwd, like))
+async def _base(daemon: Daemon, cwd: str, named: JobId | None) -> Base:
+    found = await daemon.ask(lambda reader: _stored(reader, cwd, named))
     if found is not None:
         return found
     variables, source = await daemon.login_environment()
@@ -47,13 +48,13 @@ async def _base(daemon: Daemon, cwd: str, like: JobId | None) -> Base:
     return Base(cwd or home, environment.capture(variables, daemon.settings.env_exclude), source)
 
 
-def _stored(reader: Reader, cwd: str, like: JobId | None) -> Base | None:
-    folders = reader.folders(1, cwd or None) if like is None else [(reader.job(like).spec.cwd, like)]
+def _stored(reader: Reader, cwd: str, named: JobId | None) -> Base | None:
+    folders = reader.folders(1, cwd or None) if named is None else [(reader.job(named).spec.cwd, named)]
     for folder, job_id in folders:
         spec = reader.job(job_id).spec
         if spec.environ_id is None:
             raise UserError(f"job {job_id} has no stored environment.", "Name another job.")
-        secrets = tuple(pair for pair in spec.env if serialization.is_secret(pair[0])) if like is not None else ()
+        secrets = tuple(pair for pair in spec.env if serialization.is_secret(pair[0])) if named is not None else ()
         return Base(cwd or folder, reader.environ(spec.environ_id), f"job {job_id}", secrets)
     return None
 
@@ -69,7 +70,7 @@ def _completed(submission: Submission, base: Base | None) -> Submission:
 
 
 def get_environments(reader: Reader) -> machine_answers.Environments:
-    """Return the folders last used from a shell, each with its newest job, whose environment `like` takes."""
+    """Return the folders last used from a shell, each with its newest job, whose environment `environ_of` takes."""
     return machine_answers.Environments([_shown(reader, *found) for found in reader.folders(MOST_FOLDERS)])
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import wire
+from dibs.http_api.schemas import wire
 from dibs.model import suggestions
 from dibs.store.writer import Reader
 

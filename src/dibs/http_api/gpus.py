@@ -13,9 +13,9 @@ from dibs.daemon.service import Daemon
 from dibs.devices import usage
 from dibs.devices.idle_leases import IdleLease
 from dibs.errors import NotAllowed, NotFound
-from dibs.http_api import wire
+from dibs.http_api import reservations
 from dibs.http_api.exchange import Whole
-from dibs.http_api.schemas import actions, job_answers, machine_answers
+from dibs.http_api.schemas import actions, job_answers, machine_answers, wire
 from dibs.jobqueue.outlook import NOT_KEPT, KeptBack, QueueOutlook
 from dibs.jobqueue.thread import now_ms
 from dibs.leases import blockers, device_lease, drains, holders, tickets
@@ -62,6 +62,7 @@ def _gpus(daemon: Daemon, reader: Reader, inventory: Inventory) -> machine_answe
     ]
     idle = daemon.devices.idle_since
     kept = daemon.outlook(reader).kept_back()
+    begun = reservations.begun(daemon)
     shown = [
         gpu_answer(
             device,
@@ -72,6 +73,7 @@ def _gpus(daemon: Daemon, reader: Reader, inventory: Inventory) -> machine_answe
             kept.get(device.id, NOT_KEPT),
             daemon.devices.idle_leases.get(device.id),
             daemon.settings.idle_after,
+            begun.get(device.id),
         )
         for device in inventory.devices
     ]
@@ -123,6 +125,7 @@ def gpu_answer(
     kept: KeptBack = NOT_KEPT,
     unused: IdleLease | None = None,
     idle_after_s: float = 0.0,
+    reservation: machine_answers.Reservation | None = None,
 ) -> machine_answers.Gpu:
     # A holder without a pid and a user has just left.
     held_by = [holder for holder in found if holder.pid is not None or holder.uid is not None]
@@ -140,6 +143,7 @@ def gpu_answer(
         blocked=blocker and wire.fill(machine_answers.Blocked, blocker, fix=blocker.cure),
         reserved_for=None if held_by else kept.reserved_for,
         kept_by=None if held_by else kept.by,
+        reservation=reservation,
     )
 
 
@@ -180,7 +184,9 @@ async def post_undrain(daemon: Daemon, gpu: str) -> machine_answers.DrainState:
     device = await _device(daemon, gpu)
     is_root = os.geteuid() == 0
     if not is_root and device.id not in daemon.devices.drains.own and device.drained:
-        raise NotAllowed(f"GPU {device.index} is drained by root for everybody.", "Ask who looks after this machine.")
+        raise NotAllowed(
+            f"GPU {device.index} is drained by root for all users.", "Ask the administrator of this machine."
+        )
     accepted = daemon.watcher.accept(device.id)
     await daemon.do(lambda turn: (turn.store.undrain(device.id), turn.store.bring_back(device.id, accepted)))
     daemon.devices.drains.remove_own(device.id)

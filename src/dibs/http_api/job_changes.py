@@ -175,7 +175,7 @@ def _trials_left(reader: Reader, chosen: selectors.Selection) -> int:
 
 
 def _summary(reader: Reader, chosen: selectors.Selection) -> job_answers.WaitSummary:
-    # First: a trial that is added in between then counts twice for a moment, and never not at all.
+    # First: a trial that is added in between may count twice, but is never left out.
     to_come = _trials_left(reader, chosen)
     tally = reader.tally(chosen, now_ms())
     finished = sum(tally.get(word, 0) for word in selectors.GROUP_WORDS["finished"])

@@ -101,7 +101,7 @@ def moment(name: str, text: str, now: datetime) -> int:
     except UserError as error:
         raise UserError(f"{name} {error.message}", error.hint) from None
     except (OverflowError, ValueError):
-        raise UserError(f'{name} expected a moment, got "{text[:80]}", which is too far away.') from None
+        raise UserError(f'{name} expected a time, got "{text[:80]}", which is too far away.') from None
 
 
 def get_bundles(daemon: Daemon, reader: Reader, query: ListQuery) -> job_answers.Bundles:

@@ -201,7 +201,7 @@ def _path(daemon: Daemon, reader: Reader, job_id: JobId, told: LogQuery) -> str:
         return daemon.files.log(job, told.attempt)
     path = daemon.files.stderr(job, told.attempt)
     if path is None:
-        raise UserError(f"job {job_id} writes its errors to the same file.", "Leave `stream` out.")
+        raise UserError(f"job {job_id} writes stderr to the same file.", "Leave `stream` out.")
     return path
 
 

@@ -17,7 +17,7 @@ from dibs.store.writer import FileGone, Reader
 
 async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: float) -> None:
     """Wait up to `for_s` seconds until the metrics of jobs that just finished are read."""
-    # If the database was deleted, they stay unread; the jobs are shown nevertheless.
+    # If the database was deleted, they stay unread; the jobs are shown anyway.
     with contextlib.suppress(FileGone):
         await daemon.ask_until(is_unread, operator.not_, for_s)
 

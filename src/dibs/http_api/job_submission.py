@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import environments, gpus, jobs, presets
+from dibs.http_api import environments, gpus, jobs, template_jobs
 from dibs.http_api.schemas import job_answers, submission
 from dibs.jobqueue import control, validation
 from dibs.jobqueue.thread import now_ms
 from dibs.model import scripts, serialization
 from dibs.model.fields import JobSpec
+from dibs.model.jobs import Cause, JobId
 from dibs.scheduling.forecasts import Forecast
+from dibs.store.reader import Reader
 from dibs.submission.drafts import Body
 from dibs.system import commands
 
@@ -23,7 +25,7 @@ async def post_jobs(
     daemon: Daemon, body: Any, query: submission.DryRunQuery
 ) -> job_answers.DryRun | job_answers.Receipt:
     """Submit one job, or many with common defaults: all of them or none."""
-    body = presets.filled(body, daemon.settings.presets)
+    body = await template_jobs.filled(daemon, body)
     rules = submission.rules(body)
     submissions = await environments.complete(daemon, await _read(body))
     if daemon.devices.is_real and (query.dry_run or any(submission.spec.no_wait for submission in submissions)):
@@ -52,11 +54,19 @@ async def _read(body: Any) -> list[validation.Submission]:
 async def add(daemon: Daemon, body: Body, *, is_terminal: bool) -> dict[str, Any]:
     """Submit the jobs of `dibs add`; answer like `post_jobs`, with a receipt and hints only for a terminal."""
     # The client sends its folder and environment.
-    submitted = await _queue(daemon, submission.submissions(body), submission.rules(body))
-    answer: dict[str, Any] = {"ids": submitted.ids, "notes": submitted.notes}
+    submissions = submission.submissions(body)
+    submitted = await _queue(daemon, submissions, submission.rules(body))
+    answer: dict[str, Any] = {"ids": submitted.ids, "notes": list(submitted.notes)}
     if is_terminal:
         answer["receipt"], answer["hints"] = await daemon.ask(lambda reader: daemon.receipt(reader, submitted.ids))
+    elif any(each.after for each in submissions):
+        answer["notes"] += await daemon.ask(lambda reader: _end(daemon, reader, submitted.ids))
     return answer
+
+
+def _end(daemon: Daemon, reader: Reader, ids: list[JobId]) -> list[str]:
+    """Return a note if a job was cancelled already, because a job that it needs did not succeed."""
+    return [f"job {daemon.receipt(reader, ids)[0]}"] if reader.job(ids[0]).cause is Cause.DEPENDENCY else []
 
 
 async def _queue(

@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from dibs.daemon.service import Daemon
 from dibs.errors import Conflict
-from dibs.http_api import exchange, gpus, job_lists, job_numbers, wire
+from dibs.http_api import exchange, gpus, job_lists, job_numbers
 from dibs.http_api.exchange import Seconds
-from dibs.http_api.schemas import job_answers, machine_answers
+from dibs.http_api.schemas import job_answers, machine_answers, wire
 from dibs.jobqueue import outlook, turns
 from dibs.jobqueue.outlook import QueueOutlook
 from dibs.jobqueue.thread import now_ms

@@ -51,16 +51,16 @@ async def get_metrics(daemon: Daemon, channel: Channel) -> web.Response:
 def _queue(reader: Reader) -> Iterator[str]:
     state = queue.queue_state(reader)
     words = [Sample(count, {"state": word}) for word, count in state.counts.items()]
-    yield gauge("dibs_jobs", "Jobs by the state that outputs show; finished ones until they are forgotten.", *words)
-    yield gauge("dibs_queue_paused", "1 while nothing new is started.", Sample(state.queue.paused))
+    yield gauge("dibs_jobs", "Jobs by state; finished ones until they are deleted.", *words)
+    yield gauge("dibs_queue_paused", "1 while the queue is paused.", Sample(state.queue.paused))
 
 
 def _counted(tally: Tally) -> Iterator[str]:
     ends = [Sample(n, {"outcome": outcome, "cause": cause}) for (outcome, cause), n in sorted(tally.ends.items())]
     yield counter("dibs_attempts_ended_total", "Attempts that ended, by outcome and cause.", *ends)
     yield histogram("dibs_wait_seconds", "From submit, or --begin, to the first start of a job.", tally.waits)
-    yield histogram("dibs_gap_seconds", "GPU empty between two jobs of which the second was waiting.", tally.gaps)
-    yield histogram("dibs_turn_seconds", "One turn of the core thread.", tally.turns)
+    yield histogram("dibs_gap_seconds", "Idle time of a GPU between two jobs, if the second was waiting.", tally.gaps)
+    yield histogram("dibs_turn_seconds", "Duration of a scheduling round.", tally.turns)
 
 
 #: Metrics of a GPU: name, help text, and how to read the value; None if the driver does not report it.
@@ -75,9 +75,9 @@ DEVICE_NUMBERS: tuple[tuple[str, str, Callable[[Device], float | None]], ...] = 
     ("temperature_celsius", "Temperature.", lambda d: d.temperature),
     ("power_watts", "Power drawn.", lambda d: d.power),
     ("ecc_errors", "Memory errors that could not be corrected, since the driver was loaded.", lambda d: d.ecc_errors),
-    ("healthy", "0 when something is wrong with the GPU and nothing is started on it.", lambda d: d.fault is None),
-    ("drained", "1 when nothing new is started because somebody said so.", lambda d: d.drained is not None),
-    ("foreign", "1 when somebody uses it without a lease.", lambda d: d.foreign is not None),
+    ("healthy", "0 if the GPU has a problem and no job starts on it.", lambda d: d.fault is None),
+    ("drained", "1 if the GPU is drained.", lambda d: d.drained is not None),
+    ("foreign", "1 if a foreign process uses the GPU.", lambda d: d.foreign is not None),
 )
 
 
@@ -89,7 +89,7 @@ def _devices(daemon: Daemon, reader: Reader) -> Iterator[str]:
         yield gauge(f"dibs_gpu_{name}", about, *samples)
     held = [device for job in reader.active_devices() for device in job.devices]
     jobs = [Sample(held.count(device.id), _labels(device)) for device in devices]
-    yield gauge("dibs_gpu_jobs", "Jobs of this queue that have the GPU.", *jobs)
+    yield gauge("dibs_gpu_jobs", "Jobs of this queue on the GPU.", *jobs)
     age_s = daemon.devices.age_s
     ages = [] if age_s is None else [Sample(age_s)]
     yield gauge("dibs_gpu_look_age_seconds", "Age of the GPU readings, while GPUs are read.", *ages)
@@ -102,10 +102,12 @@ def _labels(device: Device) -> dict[str, str]:
 def _daemon(daemon: Daemon, streams: int) -> Iterator[str]:
     yield gauge("dibs_build_info", "Always 1; the version is a label.", Sample(1, {"version": __version__}))
     waiting = daemon.pending_work
-    yield gauge("dibs_requests_waiting", "Requests and news that wait for the next turn of the core.", Sample(waiting))
+    yield gauge(
+        "dibs_requests_waiting", "Requests and messages that wait for the next scheduling round.", Sample(waiting)
+    )
     # Without this request's own question.
     asked = max(0, daemon.readers.pending - 1)
-    yield gauge("dibs_questions_waiting", "Questions to the store that are being answered, or wait.", Sample(asked))
+    yield gauge("dibs_questions_waiting", "Database reads in progress or waiting.", Sample(asked))
     yield gauge("dibs_event_streams", "Listeners to GET /v1/events.", Sample(streams))
 
 
@@ -119,10 +121,14 @@ def _process(daemon: Daemon) -> Iterator[str]:
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     yield gauge("process_resident_memory_bytes", "Memory of the daemon.", Sample(resident))
     yield gauge("process_open_fds", "Open files of the daemon.", Sample(len(os.listdir("/proc/self/fd"))))
-    yield gauge("process_max_fds", "How many it may open.", Sample(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    yield gauge(
+        "process_max_fds",
+        "Maximum number of open files of the daemon.",
+        Sample(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+    )
     started_s = daemon.identity.started_at / 1000
-    yield gauge("process_start_time_seconds", "When the daemon began, since 1970.", Sample(started_s))
-    yield gauge("dibs_uptime_seconds", "How long the daemon has been there.", Sample(max(0.0, time.time() - started_s)))
+    yield gauge("process_start_time_seconds", "Start time of the daemon, in seconds since 1970.", Sample(started_s))
+    yield gauge("dibs_uptime_seconds", "Seconds since the daemon started.", Sample(max(0.0, time.time() - started_s)))
 
 
 def _size(path: Path) -> int:

@@ -12,17 +12,18 @@ from dibs.errors import DibsError, UserError
 from dibs.http_api.schemas.machine_answers import Preset, Presets
 from dibs.submission import drafts, presets
 from dibs.submission.drafts import Body
-from dibs.submission.options import Args, Caller
+from dibs.submission.options import Args, Caller, Option
 from dibs.system.configuration.presets import Preset as Stored
 
 #: What a command line says of the process that it is typed in: a request says it itself, or leaves it to the daemon.
-OF_THE_CALLER = ("cwd", "environ", "umask")
+OF_THE_CALLER = ("environ", "umask")
 #: Fields that replace each other: one of them in the request makes those of the preset void.
 GPUS = frozenset({"gpus", "gpu_ids"})
 #: Fields to which a request adds, as repeated options do.
 ADDED = ("env", "metric", "tags")
 
 Known = Mapping[str, Stored]
+Given = dict[Option[object], tuple[object, ...]]
 
 
 async def get_presets(daemon: Daemon) -> Presets:
@@ -56,14 +57,14 @@ def filled(body: Any, known: Known) -> Any:
         return whole
     if not isinstance(name, str):
         raise UserError("preset expected the name of a preset.")
-    return _layered(_fields(presets.find(name, known)), whole)
+    return layered(_fields(presets.find(name, known)), whole)
 
 
 def _names_one(job: Any) -> bool:
     return isinstance(job, dict) and "preset" in job
 
 
-def _layered(below: Body, above: Body) -> Body:
+def layered(below: Body, above: Body) -> Body:
     """Return two layers of fields as one; the upper one wins, and lists and variables of both count."""
     if GPUS & above.keys():
         below = {key: value for key, value in below.items() if key not in GPUS}
@@ -80,8 +81,14 @@ def _layered(below: Body, above: Body) -> Body:
 
 def _fields(known: Stored) -> Body:
     """Return the fields of a submission that a preset sets."""
-    caller = Caller(os.environ, os.path.expanduser("~"))
-    plain, told = (drafts.common(Args((), given, caller=caller), []) for given in ({}, presets.read(known).given))
-    found = {key: value for key, value in told.items() if key not in plain or value != plain[key]}
+    found = fields_of(presets.read(known).given)
     has_folder = any(key == "chdir" for key, _ in known.options)
-    return {key: value for key, value in found.items() if key not in OF_THE_CALLER or (key == "cwd" and has_folder)}
+    return found if has_folder else {key: value for key, value in found.items() if key != "cwd"}
+
+
+def fields_of(given: Given) -> Body:
+    """Return the fields of a submission that these options set; the folder may be that of the daemon."""
+    caller = Caller(os.environ, os.path.expanduser("~"))
+    plain, told = (drafts.common(Args((), each, caller=caller), []) for each in ({}, given))
+    found = {key: value for key, value in told.items() if key not in plain or value != plain[key]}
+    return {key: value for key, value in found.items() if key not in OF_THE_CALLER}

@@ -7,10 +7,10 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct
 
 from dibs.daemon.service import Daemon
-from dibs.errors import UserError
-from dibs.http_api import jobs, wire
+from dibs.errors import NotFound, UserError
+from dibs.http_api import jobs
 from dibs.http_api.exchange import Whole
-from dibs.http_api.schemas import actions, job_answers
+from dibs.http_api.schemas import actions, job_answers, wire
 from dibs.jobqueue import control, turns
 from dibs.jobqueue.turns import Turn
 from dibs.model import fields
@@ -74,6 +74,10 @@ async def post_group(daemon: Daemon, name: str, body: actions.GroupIn) -> job_an
         raise UserError("expected at_once or paused for the group, got neither.")
 
     def change(turn: Turn) -> None:
+        # A limit may come before the first job. Everything else is about a group that there is.
+        is_known = body.at_once not in (UNSET, None) or any(each.name == name for each in turn.store.groups())
+        if not is_known:
+            raise NotFound(f'there is no group "{name}" with a limit or unfinished jobs.', "See `dibs group`.")
         if body.at_once is not UNSET:
             turn.store.set_group(name, body.at_once)
         if body.paused is not UNSET:

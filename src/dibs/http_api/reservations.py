@@ -33,7 +33,7 @@ class ReservationIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, re
     gpus: Annotated[int, Meta(ge=1, le=4096)] | None = None
     #: Only these: indices or UUIDs.
     gpu_ids: list[str] = []
-    #: A moment such as 2026-11-20T18:00:00Z.
+    #: A time such as 2026-11-20T18:00:00Z.
     begin: str
     for_s: Annotated[float, Meta(gt=0, lt=1e9)]
     #: Repeat it.
@@ -52,6 +52,12 @@ def get_reservations(daemon: Daemon, reader: Reader) -> Reservations:
 def until(daemon: Daemon, until_s: float) -> list[Reservation]:
     """Return the reservations that are for now or begin before a time; a repeated one with each of its times."""
     return _all(daemon, time.time(), until_s)
+
+
+def begun(daemon: Daemon) -> dict[str, Reservation]:
+    """Return the reservation that is for now, by GPU; those that were released do not count."""
+    now = [one for one in _all(daemon, time.time(), None) if one.state == "now"]
+    return {device: one for one in now for device in one.gpu_ids}
 
 
 def _all(daemon: Daemon, now_s: float, until_s: float | None) -> list[Reservation]:
@@ -105,12 +111,12 @@ def _wanted(body: ReservationIn, inventory: Inventory) -> Wanted:
     try:
         begin = serialization.parse_moment(body.begin) / 1000
     except ValueError:
-        raise UserError(f'from expected a moment such as 2026-11-20T18:00:00Z, got "{body.begin[:80]}".') from None
+        raise UserError(f'from expected a time such as 2026-11-20T18:00:00Z, got "{body.begin[:80]}".') from None
     if begin + body.for_s <= time.time():
         raise UserError("expected a reservation that ends in the future.")
     chosen = feasibility.resolve(tuple(body.gpu_ids), "gpu_ids", inventory)
     if body.gpus is not None and chosen and len(chosen) < body.gpus:
-        raise UserError(f"{units.count_gpus(body.gpus)} are asked for, of {len(chosen)} that are named.")
+        raise UserError(f"{units.count_gpus(body.gpus)} are requested, of {len(chosen)} that are named.")
     name = "".join(char if char.isprintable() else " " for char in body.name).strip()
     return Wanted(body.gpus or len(chosen) or 1, begin, body.for_s, chosen, body.user, body.every, name)
 

@@ -16,7 +16,8 @@ from typing import Any, get_type_hints
 from aiohttp import web
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import exchange, wire
+from dibs.http_api import exchange
+from dibs.http_api.schemas import wire
 
 #: Path variables and their patterns.
 VARIABLES = {

@@ -72,7 +72,7 @@ ROUTES = (
     Route("GET", "/v1/queue/starts", queue.get_starts),
     Route("GET", "/v1/queue/line", queue.get_line),
     Route("GET", "/v1/queue/groups", queue.get_groups),
-    Route("POST", "/v1/queue/groups/{name}", queue.post_group),
+    Route("POST", "/v1/queue/groups/{name}", queue.post_group, (404,)),
     Route("GET", "/v1/sweeps", sweeps.get_sweeps, (404,)),
     Route("POST", "/v1/sweeps", sweeps.post_sweeps, (404, 422), checks=SWEEPS, responses=SWEEP),
     Route("POST", "/v1/sweeps/{id}/points", sweeps.post_points, (404, 422), status=201),

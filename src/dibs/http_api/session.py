@@ -55,7 +55,9 @@ async def post_session(guard: Guard, request: web.Request, body: CodeIn) -> Toke
     token = guard.tokens.exchange(body.code, time.monotonic())
     if token is None:
         await guard.hold_back(request)
-        raise NotSignedIn("expected a code that is still good, got another.", "Each is good once. Type: dibs web")
+        raise NotSignedIn(
+            "this link was used already, or has expired.", "Each link works once. For a new one, type: dibs web"
+        )
     return TokenOut(token)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from dibs.daemon.service import Daemon
-from dibs.http_api import wire
+from dibs.http_api.schemas import wire
 from dibs.http_api.schemas.machine_answers import Reload, Setting, Settings
 from dibs.system import settings
+from dibs.system.configuration import entries
 from dibs.version import __version__
 
 
@@ -18,7 +19,7 @@ async def get_settings(daemon: Daemon) -> Settings:
         wire.fill(
             Setting,
             setting,
-            value=settings.written(getattr(values, setting.name)),
+            value=entries.written(getattr(values, setting.name)),
             source=values.sources[setting.name],
             help=setting.meaning,
         )

@@ -13,7 +13,7 @@ from msgspec import Meta
 from dibs.client import sweep_drafts
 from dibs.client.sweep_drafts import SweepDraft
 from dibs.errors import UserError
-from dibs.http_api import wire
+from dibs.http_api.schemas import wire
 from dibs.jobqueue import validation
 from dibs.submission import job_options
 from dibs.submission.drafts import Body

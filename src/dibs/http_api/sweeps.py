@@ -17,9 +17,9 @@ from msgspec import Meta
 from dibs.client import sweep_drafts
 from dibs.daemon.service import Daemon
 from dibs.errors import UserError
-from dibs.http_api import environments, exchange, job_numbers, presets, sweep_documents, wire
+from dibs.http_api import environments, exchange, job_numbers, presets, sweep_documents, template_jobs
 from dibs.http_api.exchange import Whole
-from dibs.http_api.schemas import submission, sweep_answers
+from dibs.http_api.schemas import submission, sweep_answers, wire
 from dibs.http_api.schemas.submission import Name, Word
 from dibs.http_api.schemas.sweep_answers import SweepCheck, SweepCounts, SweepReceipt
 from dibs.jobqueue import sweeps
@@ -32,7 +32,7 @@ from dibs.store.query_results import RunsSince
 from dibs.store.writer import Reader
 from dibs.sweeps import templates
 from dibs.sweeps.records import Run, Search, Sweep, SweepSubmission
-from dibs.sweeps.search import codec, dimensions, study
+from dibs.sweeps.search import codec, dimensions, study, trials
 from dibs.system import commands
 
 S = TypeVar("S", bound=sweep_answers.Sweep)
@@ -156,7 +156,8 @@ async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) 
     if not sweep_documents.is_document(body):
         return await _create(daemon, wire.convert(body, SweepIn), query)
     body = presets.filled(body, daemon.settings.presets)
-    (model,) = await environments.complete(daemon, [submission.common(body.get("defaults", {}), ())])
+    body["defaults"] = await template_jobs.defaults(daemon, body.get("defaults", {}))
+    (model,) = await environments.complete(daemon, [submission.common(body["defaults"], ())])
     # In a thread: there may be 100,000 points.
     draft = await asyncio.to_thread(sweep_documents.draft, body, model.spec.cwd)
     answer = await _create(daemon, wire.convert(sweep_drafts.request(draft), SweepIn), query)
@@ -177,7 +178,7 @@ async def post_sweeps(daemon: Daemon, body: Any, query: submission.DryRunQuery) 
 
 async def _create(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) -> SweepCheck | SweepReceipt:
     rules = submission.rules({"jobs": [], "at_once": body.at_once, "halt_after": body.halt_after})
-    wanted, common = _wanted(body), _common(daemon, body.defaults, body.parameters)
+    wanted, common = _wanted(body), await _common(daemon, body.defaults, body.parameters)
     if wanted.search is not None:
         study.require(wanted.search.sampler)
     await daemon.know_engines([common])
@@ -191,8 +192,8 @@ async def _create(daemon: Daemon, body: SweepIn, query: submission.DryRunQuery) 
     return _shown(SweepReceipt, sweep, notes=notes, counts=msgspec.UNSET)
 
 
-def _common(daemon: Daemon, defaults: Any, names: Sequence[str]) -> Submission:
-    return submission.common(presets.filled(defaults, daemon.settings.presets), names)
+async def _common(daemon: Daemon, defaults: Any, names: Sequence[str]) -> Submission:
+    return submission.common(await template_jobs.defaults(daemon, defaults), names)
 
 
 def _wanted(told: SweepIn) -> SweepSubmission:
@@ -231,7 +232,7 @@ async def post_points(daemon: Daemon, id: int, body: PointsIn) -> sweep_answers.
     """Submit the given points that are neither done nor queued nor running."""
     sweep = await daemon.ask(lambda reader: reader.sweep(id))
     names = tuple(dict.fromkeys(name for point in body.points for name in point.params))
-    (common,) = await environments.complete(daemon, [_common(daemon, body.defaults, names)])
+    (common,) = await environments.complete(daemon, [await _common(daemon, body.defaults, names)])
     members = [_member(sweep, point, common.spec.cwd) for point in body.points]
     added = await daemon.do(lambda turn: sweeps.add(turn, id, common, members, again=body.again, is_last=not body.more))
     return sweep_answers.Points({fate.value: count for fate, count in added.fates.items()}, added.notes)
@@ -243,7 +244,7 @@ async def post_trials(daemon: Daemon, id: int, body: TrialsIn) -> sweep_answers.
     if sweep.search is None:
         raise UserError(f'expected a sweep with a search, got "{sweep.name}", which has none.')
     names = codec.decode(json.loads(sweep.search.space)).names
-    (common,) = await environments.complete(daemon, [_common(daemon, body.defaults, names)])
+    (common,) = await environments.complete(daemon, [await _common(daemon, body.defaults, names)])
     added = await asyncio.wrap_future(daemon.searches.begin(id, common))
     return sweep_answers.Points({fate.value: count for fate, count in added.fates.items() if count}, added.notes)
 
@@ -253,7 +254,7 @@ async def post_calls(daemon: Daemon, id: int, body: CallsIn) -> sweep_answers.Ca
     for call in body.calls:
         if not call_files.is_call(call.argv):
             raise UserError(f"expected a call of dibs.Executor, got {shlex.join(call.argv)[:200]}.")
-    (common,) = await environments.complete(daemon, [_common(daemon, body.defaults, ())])
+    (common,) = await environments.complete(daemon, [await _common(daemon, body.defaults, ())])
     members = [sweeps.call(call.argv, call.name, call.command, call.params, call.function) for call in body.calls]
     added = await daemon.do(lambda turn: sweeps.add_calls(turn, id, common, members, body.key, again=body.again))
     jobs = [sweep_answers.CallJob(job.id, job.word, job.attempt) for job in added.jobs]
@@ -349,4 +350,6 @@ def _shown(kind: type[S], sweep: Sweep, **more: Any) -> S:
     created_at = serialization.moment(sweep.created_at)
     search = sweep.search
     told = search and sweep_answers.Search(search.sampler, search.trials, search.seed, search.ended or None)
+    if sweep.drawn is not None:
+        told = sweep_answers.Search(trials.RANDOM, sweep.drawn, None, None)
     return wire.fill(kind, sweep, argv=argv, dir=sweep.folder, created_at=created_at, search=told, **more)

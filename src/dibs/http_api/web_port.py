@@ -6,7 +6,6 @@ Every user of the machine can connect to it, so the peer is identified before a 
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import logging
 import os
@@ -20,12 +19,12 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from dibs.errors import Conflict, DibsError, MachineError, UserError
+from dibs.errors import Conflict, DibsError, UserError
 from dibs.http_api import connections
 from dibs.http_api.admission import Endpoint
 from dibs.http_api.connections import Connection
 from dibs.http_api.tokens import Tokens
-from dibs.system import open_files, peers
+from dibs.system import open_files, peers, tcp_ports
 from dibs.system.peers import Peer
 from dibs.system.settings import Settings
 
@@ -44,8 +43,6 @@ MOST_STRANGERS = 32
 HANDSHAKE_FOR_S = 10.0
 #: Seconds before accepting again after an error, such as no free file descriptor.
 AGAIN_S = 1.0
-#: Tries to find a port that is free on both loopback addresses.
-TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +83,13 @@ def place(values: Settings) -> Place:
     own = () if bind in EVERYWHERE else (f"[{bind}]" if address.version == 6 else bind,)
     names = (*(name.lower() for name in values.web_names), *own)
     if not names:
-        raise UserError(f"web_bind {bind} needs web_names too: how browsers call this machine; no port was opened.")
+        raise UserError(f"web_bind {bind} needs web_names too, the host names that browsers use; no port was opened.")
     return Place((bind,), names, _context(cert, key), is_public=True)
 
 
 def _context(cert: Path, key: Path) -> ssl.SSLContext:
     if key.exists() and key.stat().st_mode & 0o007:
-        raise UserError(f"web_key {key} can be read by everybody.", f"Type: chmod o= {key}")
+        raise UserError(f"web_key {key} can be read by every user.", f"Type: chmod o= {key}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -146,7 +143,7 @@ class Browsers:
             return self._open.port
         where = place(self._values)
         wanted = (self._tokens.port or self._values.web_port) if port is None else port
-        sockets = bind(where.addresses, wanted)
+        sockets = tcp_ports.listen(where.addresses, wanted, connections.BACKLOG)
         await self.close()
         self._hang_up()
         self._open = OpenEndpoint(where, sockets[0].getsockname()[1], sockets)
@@ -282,42 +279,6 @@ async def _turn_away(sock: socket.socket, listening: OpenEndpoint) -> None:
                 pass
             finally:
                 listening.strangers -= 1
-
-
-def bind(addresses: tuple[str, ...], port: int) -> list[socket.socket]:
-    """Listen on all addresses with one port, a free one if it is 0; skip addresses that this machine does not have."""
-    for left in reversed(range(TRIES if port == 0 else 1)):
-        sockets: list[socket.socket] = []
-        try:
-            for address in addresses:
-                if sock := _listen(address, sockets[0].getsockname()[1] if sockets else port):
-                    sockets.append(sock)
-            if sockets:
-                return sockets
-            raise MachineError(f"this machine has no address {addresses[0]}; no port was opened.")
-        except OSError as error:
-            for sock in sockets:
-                sock.close()
-            if not left or error.errno != errno.EADDRINUSE:
-                raise Conflict(
-                    f"port {port or 'for browsers'} cannot be opened: {os.strerror(error.errno or 0)}.",
-                    "Choose another: dibs web --port 0 takes any that is free.",
-                ) from error
-    raise AssertionError("unreachable")
-
-
-def _listen(address: str, port: int) -> socket.socket | None:
-    """Return a listening socket; None if this machine does not have the address or its family."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        # It reuses a port that was closed a moment ago, but never one that another process listens on.
-        sock = socket.create_server((address, port), family=family, backlog=connections.BACKLOG)
-    except OSError as error:
-        if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            return None
-        raise
-    sock.setblocking(False)
-    return sock
 
 
 class WebIn(msgspec.Struct, forbid_unknown_fields=True):

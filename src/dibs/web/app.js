@@ -32,7 +32,7 @@ function Header() {
   const lit = find(router.place.value.path)?.route;
   const isPaused = state.queue.value.paused;
   const current = useRef(/** @type {HTMLAnchorElement | null} */ (null));
-  // On a phone the tabs scroll: the current one is to be seen.
+  // On a phone the tabs scroll: keep the current one visible.
   useEffect(() => current.current?.scrollIntoView({ block: "nearest", inline: "center" }), [lit]);
   return html`<header class="top">
     <a class="host" href="/"><${Mark} /><span>dibs${hello && html` <small>· ${hello.host}</small>`}</span></a>
@@ -86,7 +86,7 @@ function Gone() {
   const since = new Date(state.connection.value.since).toISOString();
   return html`<div class="banner bad" role="alert">
     <span>The daemon has not answered since ${clock(since, state.now.value)} (${span((state.now.value - state.connection.value.since) / 1000)}).
-    What you see is what was last known. Running jobs continue without it.</span>
+    This page shows the last known state. Running jobs continue.</span>
   </div>`;
 }
 
@@ -116,7 +116,7 @@ function Page() {
     // The daemon stopped before the page's module was loaded; now it is back.
     if (error && isLive) location.reload();
   }, [isLive]);
-  if (!found) return html`<main><h1>There is nothing at ${path}</h1><p><a href="/">Overview</a></p></main>`;
+  if (!found) return html`<main><h1>Page not found: ${path}</h1><p><a href="/">Overview</a></p></main>`;
   if (error) return html`<main><${Problem} error=${error} retry=${() => location.reload()} /></main>`;
   if (!loaded || loaded.path !== route?.path) return html`<main aria-busy="true"></main>`;
   const { Component } = loaded;
@@ -136,8 +136,8 @@ function keepTitle() {
 }
 
 const SHORTCUTS = [
-  { keys: "Ctrl+k", does: "Search, or do something", run: () => void lazy.palette() },
-  { keys: "/", does: "Search, or do something", run: () => void lazy.palette() },
+  { keys: "Ctrl+k", does: "Search pages, jobs and actions", run: () => void lazy.palette() },
+  { keys: "/", does: "Search pages, jobs and actions", run: () => void lazy.palette() },
   { keys: "n", does: "New job", run: () => void lazy.submit() },
   { keys: "u", does: "Undo the last action", run: toasts.undoNewest },
   ...ROUTES.filter((one) => one.key).map((one) => ({ keys: one.key ?? "", does: `Go to ${one.nav}`, run: () => router.go(one.path) })),

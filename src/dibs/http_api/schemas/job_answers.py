@@ -44,7 +44,7 @@ class ExpectedStart(Struct):
 
 
 class Unknown(Struct):
-    """Why nobody knows, and what would help."""
+    """Why the start is unknown, and what would help."""
 
     why: str
     hint: str
@@ -419,7 +419,7 @@ class Lines(Struct):
 
 
 class WriteMark(Struct, gc=False):
-    """The size of a log at a moment."""
+    """The size of a log at a time."""
 
     at: Moment
     size: int

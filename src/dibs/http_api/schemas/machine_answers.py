@@ -47,6 +47,7 @@ class Gpu(Struct):
     """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
 
     `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
+    `reservation`: the one that has begun.
     """
 
     index: int
@@ -80,6 +81,7 @@ class Gpu(Struct):
     blocked: Blocked | None
     reserved_for: int | None
     kept_by: str | None
+    reservation: Reservation | None
 
 
 class Waiter(Struct):

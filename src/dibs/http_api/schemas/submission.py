@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 import msgspec
 
 from dibs.errors import UserError
-from dibs.http_api import wire
+from dibs.http_api.schemas import wire
 from dibs.jobqueue import edits, validation
 from dibs.logs import patterns
 from dibs.model import arrays, fields, jobs, path_templates, scripts, serialization, suggestions
@@ -36,7 +36,7 @@ LONG_S = 9e8
 #: What is expected of words and times.
 AFTER = "after expected done, any or end"
 RETRY_ON = "--retry-on expected fail, oom, lost, timeout or an exit code from 1 to 255"
-BEGIN_AT = "begin_at expected a moment such as 2026-11-15T22:00:00Z"
+BEGIN_AT = "begin_at expected a time such as 2026-11-15T22:00:00Z"
 T = TypeVar("T")
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
@@ -85,12 +85,14 @@ class SpecialIn(msgspec.Struct, forbid_unknown_fields=True):
 
     command: str | None = None
     argv: list[str] | None = None
-    #: Default: the folder of `like`, else the one last used from a shell, else the home.
+    #: Default: the folder of `environ_of`, else the one last used from a shell, else the home.
     cwd: Word | None = None
-    #: Base64 of a packed environment. Default: that of `like`, else of the last submission from a shell in this
+    #: Base64 of a packed environment. Default: that of `environ_of`, else of the last submission from a shell in this
     #: folder, else of a login shell.
     environ: str | None = None
     #: The job whose environment and folder it takes, with those variables of its `env` that are masked.
+    environ_of: Annotated[int, msgspec.Meta(ge=1, lt=2**62)] | None = None
+    #: The job whose options, environment and folder it takes, and its command if none is sent; what is sent wins.
     like: Annotated[int, msgspec.Meta(ge=1, lt=2**62)] | None = None
     #: The name of a preset of the settings; what is said beside it wins.
     preset: Name | None = None
@@ -164,7 +166,7 @@ def rules(body: Any) -> validation.Rules:
     array = _array(told.get("array"))
     at_once, batch = values["at_once"] or (array.at_once if array else None), _rule("batch", told.get("batch"))
     if batch is not None and (at_once or values["halt_after"]):
-        raise UserError("expected `batch` without rules of its own: those of that batch hold.")
+        raise UserError("`batch` cannot be combined with `jobs` or `halt`: the rules of that batch apply.")
     return validation.Rules(at_once, values["halt_after"], batch, _key(told.get("key")))
 
 
@@ -334,7 +336,7 @@ def _submission(job: SpecialIn, names: Sequence[str] = path_templates.NAMES) -> 
         engine=job.engine,
         after=tuple((need.select, _read(need.when, When, AFTER)) for need in job.after),
         environ=_decoded(job.environ, "environ"),
-        like=None if job.like is None else JobId(job.like),
+        environ_of=None if job.environ_of is None else JobId(job.environ_of),
         script=_script(job),
         is_held=job.hold,
     )

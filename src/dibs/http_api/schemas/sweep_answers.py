@@ -10,11 +10,14 @@ from dibs.http_api.schemas.job_answers import Counts, Moment, Numbers
 
 
 class Search(Struct):
-    """How the points of a sweep are chosen while it runs; `ended` says why it takes no more trials, null: it does."""
+    """How the points of a sweep are chosen; `ended` says why it takes no more trials, null: it does.
+
+    Those of a random search are drawn when it is submitted, and have no seed here.
+    """
 
     sampler: str
     trials: int
-    seed: int
+    seed: int | None
     ended: str | None
 
 

@@ -10,10 +10,10 @@ import * as jobActions from "./job-actions.js";
 
 /** @type {{verb: string, text: string, key: string, question: (jobs: string) => string}[]} */
 export const VERBS = [
-  { verb: "cancel", text: "Cancel", key: "c", question: (jobs) => `Cancel ${jobs}? What is queued is dropped, what runs is ended. It can be undone for 8 seconds.` },
-  { verb: "retry", text: "Retry", key: "r", question: (jobs) => `Queue ${jobs} again? Those that succeeded or are not finished stay as they are.` },
-  { verb: "hold", text: "Hold", key: "h", question: (jobs) => `Hold ${jobs} back? Only those that wait are held.` },
-  { verb: "unhold", text: "Unhold", key: "H", question: (jobs) => `Let ${jobs} go?` },
+  { verb: "cancel", text: "Cancel", key: "c", question: (jobs) => `Cancel ${jobs}? Running jobs are stopped. You can undo this for 8 seconds.` },
+  { verb: "retry", text: "Retry", key: "r", question: (jobs) => `Retry ${jobs}? Jobs that succeeded or have not finished are not changed.` },
+  { verb: "hold", text: "Hold", key: "h", question: (jobs) => `Hold ${jobs}? Only waiting jobs are held.` },
+  { verb: "unhold", text: "Unhold", key: "H", question: (jobs) => `Release ${jobs}?` },
 ];
 
 /** Return the ids that are selected. @param {selection.Picks} picked @param {Ids} ids */
@@ -52,7 +52,7 @@ function Priority({ ids, present }) {
   };
   return html`<${dialogs.Dialog} title=${`Priority of ${jobActions.jobsNamed(ids)}`}>
     <form onSubmit=${submit}>
-      <${Field} label="Priority" hint="Higher first; 0 is the usual one. Only waiting jobs can be changed.">
+      <${Field} label="Priority" hint="Higher runs first. Default: 0. Only waiting jobs can be changed.">
         <input type="number" required step="1" autofocus value=${value} onInput=${(/** @type {InputEvent} */ event) => setValue(/** @type {HTMLInputElement} */ (event.target).value)} />
       </${Field}>
       <footer><button type="button" onClick=${dialogs.close}>Back</button><button class="primary" disabled=${!isWhole}>Set</button></footer>

@@ -15,6 +15,9 @@ import uPlot from "../vendor/uplot.js";
 /** Seconds as the reader's clock. @param {number} at */
 const hour = (at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
+/** Seconds between two ticks of a time: as clocks are read. */
+const TIMES = [1, 2, 5, 10, 15, 30].flatMap((one) => [one, one * 60]).concat([1, 2, 3, 6, 12, 24, 48, 168].map((one) => one * 3600)).sort((a, b) => a - b);
+
 const COLOURS = ["run", "done", "wait", "warn", "bad", "quiet", "accent", "text"];
 
 /** How places are said: the clock, steps, or the time since the start. */
@@ -50,7 +53,7 @@ export function Chart({ label, title, xs, ys, series, height = 150, low, high, g
         cursor: { sync: group ? { key: group } : undefined, drag: { x: true, y: false } },
         scales: { x: { time: false }, y: isLog ? { distr: 3 } : { range: (/** @type {uPlot} */ _, /** @type {number} */ least, /** @type {number} */ most) => bounds(least, most, low, high) } },
         axes: [
-          { ...look, size: 28, space: 70, values: (/** @type {uPlot} */ _, /** @type {number[]} */ all) => all.map(place.text) },
+          { ...look, size: 28, space: 70, ...(axis === "clock" && { incrs: TIMES.filter((one) => one >= 60) }), ...(axis === "time" && { incrs: TIMES }), values: (/** @type {uPlot} */ _, /** @type {number[]} */ all) => all.map(place.text) },
           { ...look, size: 58, values: (/** @type {uPlot} */ _, /** @type {(number | null)[]} */ all) => all.map((value) => (value === null ? "" : `${tick(value)}${unit && ` ${unit}`}`)) },
         ],
         series: [

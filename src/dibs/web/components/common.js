@@ -116,12 +116,13 @@ export function Command({ text }) {
   return html`<div class="command"><code>${text}</code><${Copy} text=${text} class="small" /></div>`;
 }
 
-/** Nothing here yet, and what to type so that there is. @param {{title: string, text?: string, commands?: string[]}} props */
-export function Empty({ title, text, commands = [] }) {
+/** Nothing here yet, and what to type so that there is. @param {{title: string, text?: string, commands?: string[], steps?: [string, string][]}} props steps: what each does, and its command */
+export function Empty({ title, text, commands = [], steps = [] }) {
   return html`<div class="empty">
     <p><strong>${title}</strong></p>
     ${text && html`<p>${text}</p>`}
     ${commands.map((one) => html`<${Command} key=${one} text=${one} />`)}
+    ${steps.length > 0 && html`<ol>${steps.map(([what, one]) => html`<li key=${one}>${what}<${Command} text=${one} /></li>`)}</ol>`}
   </div>`;
 }
 

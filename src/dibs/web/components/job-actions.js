@@ -70,7 +70,7 @@ function tell(verb, acted) {
     toasts.show(left ? `Job ${left.id}: ${left.why}` : "Nothing changed.", { kind: "bad" });
     return;
   }
-  const rest = unchanged.length ? ` ${plural(unchanged.length, "other")} stayed: ${left.why}` : "";
+  const rest = unchanged.length ? ` ${plural(unchanged.length, "other")} unchanged: ${left.why}` : "";
   const opposite = OPPOSITE[verb];
   const undo = opposite ? () => void send(opposite, changed).catch(complain) : undefined;
   toasts.show(`${DONE[verb] ?? verb} ${jobsNamed(changed)}.${rest}`, { undo });

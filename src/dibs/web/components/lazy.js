@@ -48,6 +48,6 @@ function style(name) {
   document.head.append(link);
   return new Promise((resolve, reject) => {
     link.onload = resolve;
-    link.onerror = () => reject(new Error("The looks of this page did not load."));
+    link.onerror = () => reject(new Error("The style sheet of this page did not load."));
   });
 }

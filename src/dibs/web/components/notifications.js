@@ -54,8 +54,8 @@ export function begin() {
  */
 export async function choose(wanted) {
   if (wanted) {
-    if (typeof Notification === "undefined") return "This browser has no notices here: it shows them for 127.0.0.1, localhost and https only.";
-    if ((await Notification.requestPermission()) !== "granted") return "The browser does not allow notices of this page; its settings for this site say so.";
+    if (typeof Notification === "undefined") return "Notifications are not available: browsers allow them only for 127.0.0.1, localhost and https.";
+    if ((await Notification.requestPermission()) !== "granted") return "Notifications are blocked in the browser settings for this site.";
     begin();
   }
   isOn.value = wanted;

@@ -77,7 +77,7 @@ function Palette() {
   return html`<${dialogs.Dialog} title="Search">
     <input type="text" class="wide" autofocus role="combobox" aria-expanded="true" aria-controls="palette" aria-activedescendant=${`entry-${current}`}
       aria-label="A page, a job's number or name, or an action" placeholder="A page, a job's number or name, or an action" value=${typed} onInput=${type} onKeyDown=${key} />
-    <ul id="palette" class="palette" role="listbox" aria-label="What was found">
+    <ul id="palette" class="palette" role="listbox" aria-label="Results">
       ${entries.map(
         (one, i) => html`<li key=${one.text} id=${`entry-${i}`} role="option" aria-selected=${i === current} onClick=${() => run(one)} onMouseMove=${() => setAt(i)}>
           <span>${one.text}</span>${one.word && html`<${Pill} word=${one.word} />`}

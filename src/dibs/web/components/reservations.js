@@ -45,7 +45,7 @@ export function ReservationTable({ rows, changed }) {
 
 /** @param {Reservation} one @param {() => void} changed */
 async function cancel(one, changed) {
-  const text = `${one.gpus.length ? gpuNames(one.gpus) : plural(one.gpu_ids.length, "GPU")} will be open to everybody again${one.every ? ", also at the later times of this reservation" : ""}. Running jobs continue.`;
+  const text = `${one.gpus.length ? gpuNames(one.gpus) : plural(one.gpu_ids.length, "GPU")} will be available to all users again${one.every ? ", also for all later dates" : ""}. Running jobs continue.`;
   if (!(await confirm({ title: `Cancel reservation ${one.id}?`, text, yes: "Cancel reservation" }))) return;
   try {
     await api.post(`/v1/reservations/${one.id}/cancel`, {});
@@ -92,8 +92,8 @@ function Reserve({ changed }) {
       <${Field} label="Repeats" class="half"><select value=${told.every} onChange=${set("every")}>
         ${[["", "once"], ["day", "every day"], ["week", "every week"]].map(([value, text]) => html`<option key=${value} value=${value} selected=${value === told.every}>${text}</option>`)}
       </select></${Field}>
-      <${Field} label="Name" class="half" hint="what it is for; everybody can read it"><input type="text" maxlength="60" value=${told.name} onInput=${set("name")} /></${Field}>
-      <p class="all quiet">Everybody sees it, and every way to a GPU respects it. GPUs that you do not use are released after a while.</p>
+      <${Field} label="Name" class="half" hint="purpose; all users can see it"><input type="text" maxlength="60" value=${told.name} onInput=${set("name")} /></${Field}>
+      <p class="all quiet">All users see the reservation, and all jobs and leases respect it. Reserved GPUs that are not used are released after 15 minutes.</p>
       ${error && html`<div class="all"><${Problem} error=${error} /></div>`}
       <footer class="all">
         <button type="button" onClick=${close}>Back</button>

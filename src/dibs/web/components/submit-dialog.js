@@ -20,7 +20,7 @@ const KEY = "dibs.submit";
 /** @typedef {import("../core/types.js").Environment} Environment */
 /** @typedef {{expected_start: import("../core/types.js").ExpectedStart | null, unknown: {why: string, hint: string | null} | null, notes: string[], jobs: {cwd: string, environment: string}[]}} Rehearsal */
 
-/** @param {{draft: Partial<drafts.Told>}} props what to begin with: a job that is to be run with changes */
+/** @param {{draft: Partial<drafts.Told>}} props what to begin with: a job to run again with changes */
 export default function Submit({ draft }) {
   const [told, setTold] = useState({ ...drafts.EMPTY, ...remembered(), ...draft });
   const [error, setError] = useState(/** @type {unknown} */ (null));
@@ -68,7 +68,7 @@ export default function Submit({ draft }) {
   return html`<${Dialog} title="New job" isWide>
     <form class="submit" onSubmit=${send} onKeyDown=${key}>
       <${Start} told=${told} jobs=${jobs} setTold=${setTold} fail=${setError} />
-      <${Field} label="Command" class="all" hint="As in a shell. {lr} is a placeholder: one job for each of its values.">
+      <${Field} label="Command" class="all" hint="As in a shell. {lr} is a parameter: one job per value.">
         <textarea rows="3" autofocus required spellcheck=${false} value=${told.command} onInput=${set("command")} placeholder="python train.py --lr {lr}"></textarea>
       </${Field}>
       ${commands.length > 0 && !told.command && html`<div class="all recent"><span class="quiet">Recent</span>${commands.map((one) => html`<button type="button" key=${one} class="chip clip" title=${one} onClick=${() => setTold({ ...told, command: one })}>${one}</button>`)}</div>`}
@@ -84,7 +84,7 @@ export default function Submit({ draft }) {
       <${Field} label="Priority"><select value=${told.priority} onChange=${set("priority")}>
         ${PRIORITIES.map(([value, text]) => html`<option key=${value} value=${value} selected=${value === told.priority}>${text}</option>`)}
       </select></${Field}>
-      <${Field} label="Working folder" class="half" hint=${told.cwd || !rehearsal ? "empty: the one last used from a shell" : `now: ${rehearsal.jobs[0].cwd}`}><input type="text" list="recent-folders" spellcheck=${false} aria-invalid=${wrong("folder")} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
+      <${Field} label="Working folder" class="half" hint=${told.cwd || !rehearsal ? "empty: that of your last submission" : `now: ${rehearsal.jobs[0].cwd}`}><input type="text" list="recent-folders" spellcheck=${false} aria-invalid=${wrong("folder")} value=${told.cwd} onInput=${set("cwd")} placeholder="/home/me/project" /></${Field}>
       <datalist id="recent-folders">${recent.map(({ cwd }) => html`<option key=${cwd} value=${cwd} />`)}</datalist>
       <${Field} label="Environment" class="half" hint=${rehearsal ? `now: ${from(rehearsal.jobs[0].environment)}` : undefined}>
         <${Environments} recent=${recent} like=${told.like} onChange=${set("like")} />
@@ -93,14 +93,14 @@ export default function Submit({ draft }) {
         <${Field} label="GPU memory" hint="such as 18G: may share a GPU; empty: exclusive use"><input type="text" aria-invalid=${wrong("gpu memory")} value=${told.vram} onInput=${set("vram")} /></${Field}>
         <${Field} label="GPU ids" hint="exactly these, such as 0,2"><input type="text" spellcheck=${false} aria-invalid=${wrong("gpu")} value=${told.gpuIds} onInput=${set("gpuIds")} /></${Field}>
         <${Field} label="Retries" hint="if the job fails"><input type="number" min="0" max="1000" value=${told.retries} onInput=${set("retries")} /></${Field}>
-        <${Field} label="Tags" hint="with commas between"><input type="text" value=${told.tags} onInput=${set("tags")} /></${Field}>
+        <${Field} label="Tags" hint="separated by commas"><input type="text" value=${told.tags} onInput=${set("tags")} /></${Field}>
         <${Field} label="After" class="half" hint="jobs that must be done first, such as 12 or name:prep*"><input type="text" spellcheck=${false} value=${told.after} onInput=${set("after")} /></${Field}>
         <${Field} label="Variables" class="half" hint="one NAME=VALUE per line, added to the environment">
           <textarea rows="2" spellcheck=${false} value=${told.env} onInput=${set("env")}></textarea>
         </${Field}>
       </div></details>
-      <div class="all outlook" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} /></div>
-      ${same && html`<div class="all"><span class="quiet">The same in a terminal:</span><${Command} text=${same} /></div>`}
+      <div class="all outlook" aria-live="polite"><${Outlook} rehearsal=${rehearsal} problem=${problem} isTyped=${Boolean(told.command.trim() && many)} /></div>
+      ${same && html`<div class="all"><span class="quiet">The same command in a terminal:</span><${Command} text=${same} /></div>`}
       ${error && html`<div class="all"><${Problem} error=${error} /></div>`}
       <footer class="all">
         <button type="button" onClick=${close}>Back</button>
@@ -153,7 +153,7 @@ function Start({ told, jobs, setTold, fail }) {
       fail(error);
     }
   };
-  const hint = chosen ? (chosen.problem ?? `${chosen.options}: holds for what you leave empty below`) : undefined;
+  const hint = chosen ? (chosen.problem ?? `${chosen.options}: applies to fields that you leave empty`) : undefined;
   return html`<${Field} label="Start from" class="all" hint=${hint}><select value=${told.preset ? `preset:${told.preset}` : ""} onChange=${choose}>
     <option value="">an empty form</option>
     ${presets.length > 0 && html`<optgroup label="Presets">${presets.map((one) => html`<option key=${one.name} value=${`preset:${one.name}`} disabled=${Boolean(one.problem)} selected=${one.name === told.preset}>${`preset ${one.name}`}${one.problem ? " (see its settings)" : ""}</option>`)}</optgroup>`}
@@ -168,7 +168,7 @@ function Start({ told, jobs, setTold, fail }) {
 function Environments({ recent, like, onChange }) {
   const known = recent.some((one) => String(one.job) === like);
   return html`<select value=${like} onChange=${onChange}>
-    <option value="" selected=${!like}>automatic: as last used from a shell here</option>
+    <option value="" selected=${!like}>automatic: that of your last submission from this folder</option>
     ${like && !known && html`<option value=${like} selected>like job ${like}</option>`}
     ${recent.map((one) => html`<option key=${one.job} value=${one.job} selected=${String(one.job) === like}>${drafts.environmentLabel(one)}</option>`)}
   </select>`;
@@ -191,12 +191,12 @@ function remembered() {
   }
 }
 
-/** Where and when it would start. @param {{rehearsal: Rehearsal | null, problem: unknown}} props */
-function Outlook({ rehearsal, problem }) {
+/** Where and when it would start. @param {{rehearsal: Rehearsal | null, problem: unknown, isTyped: boolean}} props */
+function Outlook({ rehearsal, problem, isTyped }) {
   if (problem) return html`<p class="warn-text">${api.errorText(problem)}</p>`;
-  if (!rehearsal) return html`<p class="quiet">Type a command to see when it would start.</p>`;
+  if (!rehearsal) return html`<p class="quiet">${isTyped ? "Asking when it would start…" : "Type a command to see when it would start."}</p>`;
   const found = starts(rehearsal.expected_start, state.now.value);
-  const told = found ? `It would start ${found}` : `When it would start is unknown${rehearsal.unknown ? `: ${rehearsal.unknown.why}.` : ""}`;
+  const told = found ? `It would start ${found}` : `The start time is unknown${rehearsal.unknown ? `: ${rehearsal.unknown.why}.` : ""}`;
   return html`<p><strong>${told}</strong>${found ? `, in ${rehearsal.jobs[0].cwd}.` : ""} ${!found && rehearsal.unknown?.hint}</p>
     ${rehearsal.notes.map((note) => html`<p key=${note} class="warn-text">${note}</p>`)}`;
 }

@@ -1,5 +1,5 @@
 // The summary line of the overview, and the texts on the GPU cards. Pure: the time is passed in.
-import { expected, gpuNames, ms, span } from "./format.js";
+import { clock, expected, gpuNames, ms, span } from "./format.js";
 
 /**
  * @typedef {import("./types.js").Gpu} Gpu
@@ -26,7 +26,7 @@ export function failedLately(failures, isMore, now) {
  * @returns {{count: number, more: string}}
  */
 export function freeGpus(gpus, line, running, now) {
-  const free = gpus.filter((gpu) => gpu.state === "free" && gpu.reserved_for == null).length;
+  const free = gpus.filter((gpu) => gpu.state === "free" && gpu.reserved_for == null && !gpu.reservation).length;
   if (free || !gpus.length) return { count: free, more: free ? "jobs start at once" : "" };
   const starts = line.flatMap((one) => (one.expected_start && one.gpus ? [one.expected_start] : []));
   if (starts.length) {
@@ -34,7 +34,7 @@ export function freeGpus(gpus, line, running, now) {
     return { count: 0, more: `next in ${expected(first, now)?.about}` };
   }
   const limits = running.flatMap((job) => (job.gpu_ids.length && job.time_limit_s && job.started_at ? [ms(job.started_at) + job.time_limit_s * 1000] : []));
-  return { count: 0, more: limits.length ? `next in ${span((Math.min(...limits) - now) / 1000)} at the latest` : "no time limit says when" };
+  return { count: 0, more: limits.length ? `next in ${span((Math.min(...limits) - now) / 1000)} at the latest` : "end unknown: no time limits" };
 }
 
 /**
@@ -43,7 +43,7 @@ export function freeGpus(gpus, line, running, now) {
  * @returns {{value: string, more: string, job: number | null}}
  */
 export function nextStart(line, now) {
-  if (!line.length) return { value: "–", more: "nothing is waiting", job: null };
+  if (!line.length) return { value: "–", more: "no job is waiting", job: null };
   const known = line.filter((one) => one.expected_start);
   if (!known.length) return { value: "unknown", more: `job ${line[0].id}: ${line[0].unknown?.why ?? line[0].reason}`, job: line[0].id };
   const first = known.reduce((a, b) => (ms(a.expected_start?.earliest) <= ms(b.expected_start?.earliest) ? a : b));
@@ -76,7 +76,7 @@ export function ownJob(held, me) {
 /**
  * Return who has a GPU as text, and which state its card shows.
  * @param {Gpu} gpu @param {string | undefined} me
- * @returns {{text: string, job: number | null, kind: "mine" | "leased" | "foreign" | "drained" | "unhealthy" | "blocked" | "free", since: string | null}}
+ * @returns {{text: string, job: number | null, kind: "mine" | "leased" | "foreign" | "drained" | "unhealthy" | "blocked" | "reserved" | "free", since: string | null}}
  */
 export function holder(gpu, me) {
   const [first, ...others] = gpu.holders;
@@ -89,12 +89,16 @@ export function holder(gpu, me) {
   if (borrower) return lent(first, borrower, me);
   if (job !== null) return { text: more, job, kind: "mine", since };
   if (first) return { text: `leased by ${first.user ?? first.uid}${more && ` ${more}`}`, job: null, kind: first.user === me ? "mine" : "leased", since };
-  if (gpu.foreign) return { text: `in use outside the queue: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "foreign", since };
+  if (gpu.foreign) return { text: `foreign process: ${gpu.foreign.replace(/^used without a lease by /, "")}`, job: null, kind: "foreign", since };
   if (gpu.drained) return { text: gpu.drained, job: null, kind: "drained", since };
+  if (gpu.reservation) return { text: reservedText(gpu.reservation, me), job: null, kind: "reserved", since };
   if (gpu.reserved_for != null) return { text: `reserved for job ${gpu.reserved_for}`, job: null, kind: "free", since };
-  if (gpu.kept_by) return { text: `free; ${gpu.kept_by} leaves it to others`, job: null, kind: "free", since };
+  if (gpu.kept_by) return { text: `free, left for others (${gpu.kept_by})`, job: null, kind: "free", since };
   return { text: "free", job: null, kind: "free", since };
 }
+
+/** Say for whom a GPU is reserved, and until when. @param {NonNullable<Gpu["reservation"]>} one @param {string | undefined} me */
+export const reservedText = (one, me) => `reserved for ${one.user === me ? "you" : one.user} until ${clock(one.to, Date.parse(one.from))}`;
 
 /**
  * Return who has leased a GPU without using it, and to whom it is lent.
@@ -122,10 +126,11 @@ export function sparkline(samples, now, forMs) {
   let before = NaN;
   for (const [moment, , use] of samples) {
     const at = ms(moment);
-    if (at < now - forMs || use === null) continue;
+    // One sample before the first, so that the line begins at the edge.
+    if (at < now - 1.2 * forMs || use === null) continue;
     // No readings for a while: leave a gap.
     if (at - before > forMs / 5) points.push(null);
-    points.push([1 - (now - at) / forMs, Math.min(1, Math.max(0, use / 100))]);
+    points.push([Math.max(0, 1 - (now - at) / forMs), Math.min(1, Math.max(0, use / 100))]);
     before = at;
   }
   return points;

@@ -186,6 +186,19 @@ export function ending(job) {
   return job.cause ?? "";
 }
 
+/**
+ * Why a job waits, or how it ended; nothing where its state says all.
+ * @param {Pick<import("./types.js").Job, "state" | "reason" | "cause" | "exit_code" | "signal" | "finished_at">} job
+ */
+export function why(job) {
+  if (job.state === "done") return "";
+  if (!job.finished_at) return job.reason ?? "";
+  const end = ending(job);
+  // "exit 1" says already that the cause is its exit.
+  const cause = job.cause === "oom" ? "out of memory" : end.startsWith(job.cause ?? "") ? "" : job.cause;
+  return [cause, end].filter(Boolean).join(", ");
+}
+
 // Lines without information about the cause: rules, empty ones, and what the shell or torchrun adds at the end.
 const EMPTY_TALK = [
   /^[\s\-=*_~#.]*$/,

@@ -16,7 +16,7 @@
  * @property {string} tags with commas or blanks between
  * @property {string} gpuIds such as 0,2: exactly these; empty: any
  * @property {string} preset options of the settings that hold for what is left empty
- * @property {Record<string, string>} values of each placeholder, with commas between
+ * @property {Record<string, string>} values of each placeholder, separated by commas
  */
 
 /** @type {Told} */
@@ -99,7 +99,7 @@ export function defaults(told) {
     ...(told.preset && { preset: told.preset }),
     gpus,
     ...(told.cwd.trim() && { cwd: told.cwd.trim() }),
-    ...(told.like && { like: Number(told.like) }),
+    ...(told.like && { environ_of: Number(told.like) }),
     ...(told.env.trim() && { env: variables(told.env) }),
     ...(told.after.trim() && { after: [{ select: told.after.trim() }] }),
     ...(Number(told.priority) !== 0 && { priority: Number(told.priority) }),

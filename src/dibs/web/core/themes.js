@@ -1,6 +1,5 @@
 // Choosing light or dark against the system; theme.js applies the choice before the first paint, and in other tabs.
 import { signal } from "../vendor/ui.js";
-import { viridis } from "./viridis.js";
 
 const KEY = "dibs.theme";
 const ORDER = [null, "light", "dark"];
@@ -48,10 +47,7 @@ export function colours() {
 }
 
 /** Tell whether the page is dark now. */
-const isDark = () => (chosen.value ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-
-/** A colour of viridis that is seen on the page: neither its darkest on dark nor its lightest on light. @param {number} part 0..1 */
-export const shade = (part) => viridis(isDark() ? 0.26 + 0.74 * part : 0.92 * part);
+export const isDark = () => (chosen.value ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 /** Return a variable as the colour that it is: it has a light and a dark value. @param {HTMLElement} probe @param {string} name */
 function computed(probe, name) {

@@ -100,7 +100,7 @@
  * @property {string[]} gpu_ids
  * @property {number[]} gpu_indices
  *
- * @typedef {object} Unknown Why nobody knows, and what would help.
+ * @typedef {object} Unknown Why the start is unknown, and what would help.
  * @property {string} why
  * @property {string} hint
  *
@@ -249,9 +249,22 @@
  * @property {string} text
  * @property {string} fix
  *
+ * @typedef {object} Reservation GPUs that are kept for a user; `state`: now, to come, or unused (released, because nobody used them in time).
+ * @property {number} id
+ * @property {string} user
+ * @property {number[]} gpus
+ * @property {string[]} gpu_ids
+ * @property {string} from
+ * @property {string} to
+ * @property {string | null} every
+ * @property {string} state
+ * @property {string} name
+ * @property {boolean} is_ours
+ *
  * @typedef {object} Gpu A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
 
     `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
+    `reservation`: the one that has begun.
     
  * @property {number} index
  * @property {string} id
@@ -283,6 +296,7 @@
  * @property {Blocked | null} blocked
  * @property {number | null} reserved_for
  * @property {string | null} kept_by
+ * @property {Reservation | null} reservation
  *
  * @typedef {object} Waiter Somebody in the machine-wide line for GPUs.
  * @property {string} user
@@ -323,18 +337,6 @@
  * @property {boolean} is_plan
  * @property {string | null} expected_end
  * @property {string | null} sweep
- *
- * @typedef {object} Reservation GPUs that are kept for a user; `state`: now, to come, or unused (released, because nobody used them in time).
- * @property {number} id
- * @property {string} user
- * @property {number[]} gpus
- * @property {string[]} gpu_ids
- * @property {string} from
- * @property {string} to
- * @property {string | null} every
- * @property {string} state
- * @property {string} name
- * @property {boolean} is_ours
  *
  * @typedef {object} Timeline What ran, runs and would run where, and what is reserved; `more`: there is more history than was returned.
  * @property {Lane[]} lanes
@@ -422,7 +424,7 @@
  * @typedef {object} Reservations The reservations of all users; of one that is repeated the next time.
  * @property {Reservation[]} reservations
  *
- * @typedef {object} WriteMark The size of a log at a moment.
+ * @typedef {object} WriteMark The size of a log at a time.
  * @property {string} at
  * @property {number} size
  *
@@ -433,10 +435,13 @@
  * @property {WriteMark[]} marks
  * @property {string} now
  *
- * @typedef {object} Search How the points of a sweep are chosen while it runs; `ended` says why it takes no more trials, null: it does.
+ * @typedef {object} Search How the points of a sweep are chosen; `ended` says why it takes no more trials, null: it does.
+
+    Those of a random search are drawn when it is submitted, and have no seed here.
+    
  * @property {string} sampler
  * @property {number} trials
- * @property {number} seed
+ * @property {number | null} seed
  * @property {string | null} ended
  *
  * @typedef {object} Sweep A sweep.

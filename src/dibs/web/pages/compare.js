@@ -54,7 +54,7 @@ function Differences({ jobs }) {
   const hasAll = router.query.value.get("rows") === "all";
   const rows = differences(jobs, hasAll);
   const remove = (/** @type {number} */ id) => () => router.setQuery({ jobs: jobs.filter((job) => job.id !== id).map((job) => job.id).join(",") });
-  const aside = html`<button type="button" class="small" aria-pressed=${hasAll} onClick=${() => router.setQuery({ rows: hasAll ? null : "all" })}>Also what is equal</button>`;
+  const aside = html`<button type="button" class="small" aria-pressed=${hasAll} onClick=${() => router.setQuery({ rows: hasAll ? null : "all" })}>Show equal values</button>`;
   return html`<${Section} title="What differs" aside=${aside}><div class="table" role="region" aria-label="What differs" tabindex="0"><table class="keep compare" aria-label="What differs">
     <thead><tr><th scope="col">Job</th>${jobs.map((job, i) => html`<th key=${job.id} scope="col"><span class="head"><i class=${`ink-${INKS[i]}`}></i><${JobLink} id=${job.id} name=${job.name} /> <button type="button" class="link quiet" aria-label=${`Remove job ${job.id}`} onClick=${remove(job.id)}>✕</button></span></th>`)}</tr></thead>
     <tbody>

@@ -35,7 +35,7 @@ export default function Page() {
   return html`
     ${known.problem && html`<div class="problem" role="alert">${known.problem}</div>`}
     ${known.restriction && html`<p class="quiet">${known.restriction}</p>`}
-    ${!gpus.length && html`<${Empty} title="No GPU is seen on this machine" text="What the driver says, and what to do next:" commands=${["dibs doctor", "dibs gpus"]} />`}
+    ${!gpus.length && html`<${Empty} title="No GPU was found on this machine" text="See what the driver reports, and what helps:" commands=${["dibs doctor", "dibs gpus"]} />`}
     ${gpus.length > 0 && html`<${Section} title="The last 24 hours" aside=${html`<div class="legend" aria-hidden="true"><span><i class="is-running"></i>use</span><span><i class="is-memory"></i>memory</span><span><i class="is-done"></i>done</span><span><i class="is-failed"></i>failed</span></div>`}>
       <${HeatStrips} gpus=${gpus} days=${days} timeline=${timeline} view=${{ from: to - DAY_MS, to }} />
     <//>`}
@@ -44,8 +44,8 @@ export default function Page() {
     <//>
     ${gpus.length > 0 && html`<${ReservationList} />`}
     <${Clusters} />
-    ${foreign.length > 0 && html`<${Section} title="Processes outside the queue" aside="They use a GPU without a lease; jobs wait until they are gone">
-      <${Table} label="Processes outside the queue" rows=${foreign} keyOf=${(/** @type {any} */ one) => `${one.gpu.id} ${one.process.pid}`} columns=${[
+    ${foreign.length > 0 && html`<${Section} title="Foreign processes" aside="They use a GPU without a lease; jobs wait until they have ended">
+      <${Table} label="Foreign processes" rows=${foreign} keyOf=${(/** @type {any} */ one) => `${one.gpu.id} ${one.process.pid}`} columns=${[
         { title: "User", cell: (/** @type {any} */ one) => one.process.user ?? "unknown" },
         { title: "Program", cell: (/** @type {any} */ one) => one.process.name ?? "unknown" },
         { title: "GPU", phone: "side", cell: (/** @type {any} */ one) => `GPU ${one.gpu.index}` },

@@ -190,8 +190,14 @@ function FilterBox({ filter, rows, groups }) {
     )}</div>`;
 }
 
+const FIRST_STEPS = [
+  ["Run a command on one GPU", "dibs add -g 1 python train.py"],
+  ["Run one command per line of a file", "dibs add --file commands.txt"],
+  ["Run it for several values", "dibs sweep 'python train.py --lr {lr}' -p lr=0.1,0.01"],
+];
+
 /** @param {{isFiltered: boolean}} props */
 function Nothing({ isFiltered }) {
   if (isFiltered) return html`<${Empty} title="No job matches" text="Remove a part of the filter, or show all jobs." />`;
-  return html`<${Empty} title="No jobs yet" text="Submit the first one in a terminal, or press New job:" commands=${["dibs add -g 1 python train.py", "dibs add -g 0 -- echo hello", "dibs sweep 'python train.py --lr {lr}' -p lr 0.1 0.01"]} />`;
+  return html`<${Empty} title="No jobs yet" text="Press New job above, or type in a terminal:" steps=${FIRST_STEPS} />`;
 }

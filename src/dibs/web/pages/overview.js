@@ -17,7 +17,12 @@ import { Timeline } from "./overview/timeline.js";
 /** Waiting jobs and failures that are shown. */
 const WAITING_SHOWN = 7;
 const FAILURES_SHOWN = 5;
-const FIRST_COMMANDS = ["dibs add -g 1 python train.py", "dibs sweep -p lr=1e-3,1e-4 -- python train.py --lr {lr}", "dibs gpus"];
+/** @type {[string, string][]} */
+const FIRST_STEPS = [
+  ["Run a command on one GPU", "dibs add -g 1 python train.py"],
+  ["Run it for several values", "dibs sweep 'python train.py --lr {lr}' -p lr=1e-3,1e-4"],
+  ["Watch the newest job", "dibs follow @"],
+];
 
 export default function Overview() {
   const line = useAnswer(`/v1/queue/line?most=${WAITING_SHOWN}`, { isLive: true });
@@ -34,7 +39,7 @@ export default function Overview() {
     <${Facts} line=${waiting} running=${running} failed=${failedLately(failures, isMore, state.now.value)} />
     ${[line, active, failed].map((one, i) => !one.data && html`<${Problem} key=${i} error=${one.error} retry=${one.reload} />`)}
     <${GpuCards} jobs=${new Map(running.map((job) => [job.id, job]))} />
-    ${isEmpty && html`<${Empty} title="No jobs yet" text="Start with one of these commands in a terminal, or press New job above:" commands=${FIRST_COMMANDS} />`}
+    ${isEmpty && html`<${Empty} title="No jobs yet" text="Press New job above, or type in a terminal:" steps=${FIRST_STEPS} />`}
     ${!isEmpty && html`<${Timeline} />`}
     ${waiting.length > 0 && html`<${Waiting} line=${waiting} total=${(counts.queued ?? 0) + (counts.held ?? 0)} reload=${line.reload} />`}
     ${failures.length > 0 && html`<${Failures} jobs=${failures.slice(0, FAILURES_SHOWN)} isMore=${failures.length > FAILURES_SHOWN} />`}
@@ -47,15 +52,16 @@ function Facts({ line, running, failed }) {
   const active = (counts.running ?? 0) + (counts.starting ?? 0) + (counts.stopping ?? 0) + (counts.paused ?? 0);
   const held = counts.held ?? 0;
   const now = state.now.value;
-  const gpus = state.gpus.value?.gpus ?? [];
+  const machine = state.gpus.value;
+  const gpus = machine?.gpus ?? [];
   const free = freeGpus(gpus, line, running, now);
   const next = nextStart(line, now);
   const used = gpus.filter((gpu) => gpu.holders.some((one) => one.user === state.hello.value?.user)).length;
   return html`<ul class="tiles" aria-label="In short">
-    <${Tile} what="Running" value=${count(active)} more=${gpus.length ? `on ${plural(used, "GPU")}` : ""} href="/jobs?state=active" />
-    <${Tile} what="Queued" value=${count((counts.queued ?? 0) + held)} more=${held ? `${count(held)} held` : ""} href="/jobs?state=queued,held" />
-    <${Tile} what=${`Failed in ${FAILED_FOR_H} h`} value=${failed.text} more=${failed.count ? "see why" : "nothing broke"} isBad=${failed.count > 0} href="/jobs?state=failed,timeout,lost&sort=-finished" />
-    <${Tile} what="GPUs free" value=${gpus.length ? `${free.count} of ${gpus.length}` : "none"} more=${free.more} href="/gpus" />
+    <${Tile} what="Running" value=${count(active)} more=${used ? `on ${plural(used, "GPU")}` : active ? "without a GPU" : "nothing runs"} href="/jobs?state=active" />
+    <${Tile} what="Queued" value=${count((counts.queued ?? 0) + held)} more=${held ? `${count(held)} held` : counts.queued ? "in order of start below" : "nothing waits"} href="/jobs?state=queued,held" />
+    <${Tile} what=${`Failed in ${FAILED_FOR_H} h`} value=${failed.text} more=${failed.count ? "see why" : "no failures"} isBad=${failed.count > 0} href="/jobs?state=failed,timeout,lost&sort=-finished" />
+    <${Tile} what="GPUs free" value=${gpus.length ? `${free.count} of ${gpus.length}` : machine ? "none" : "–"} more=${free.more} href="/gpus" />
     <${Tile} what="Your next start" value=${next.value} more=${next.more} href=${next.job ? `/job/${next.job}` : "/jobs?state=queued,held"} />
   </ul>`;
 }

@@ -6,7 +6,7 @@ import { ownJob } from "../core/facts.js";
 import * as state from "../core/state.js";
 import { useAnswer } from "../core/use-answer.js";
 import { html, useMemo } from "../vendor/ui.js";
-import { leases, users } from "./people/shares.js";
+import { leases, shares, users } from "./people/shares.js";
 
 /**
  * @typedef {import("./people/shares.js").Lease} Lease
@@ -24,24 +24,25 @@ export default function Page() {
   if (!known.gpus.length) return html`<${Empty} title="No GPU on this machine" text=${known.problem ?? known.restriction ?? "Nobody can hold or wait for one."} />`;
   const all = users(known.gpus, known.waiters);
   const held = leases(known.gpus);
-  const free = known.gpus.filter((gpu) => gpu.state === "free").length;
+  const parts = shares(known.gpus, all, me);
+  const foreign = held.filter((one) => !one.holder).length;
   const now = state.now.value;
   const index = new Map(known.gpus.map((gpu) => [gpu.id, gpu.index]));
   return html`
-    <${Section} title="Everyone on this machine" aside="What the kernel proves: leases, the line for GPUs, and processes on GPUs. Names and commands of other people's jobs are theirs.">
-      <div class="share-bar" role="img" aria-label=${all.map((one) => `${one.user}: ${plural(one.gpus, "GPU")}`).join(", ")}>
-        ${all.filter((one) => one.gpus).map((one, i) => html`<div key=${one.user} class=${`share-${one.user === me ? "me" : i % 6}`} style=${{ flexGrow: one.gpus }} title=${`${one.user}: ${plural(one.gpus, "GPU")}`}><span class="clip">${one.user}</span></div>`)}
-        ${free > 0 && html`<div class="share-free" style=${{ flexGrow: free }}><span class="clip">free</span></div>`}
+    <${Section} title="Everyone on this machine" aside="Leases, waiting users, and processes on GPUs, as the kernel reports them. Names and commands of other users' jobs are private.">
+      <div class="share-bar" role="img" aria-label=${parts.map((one) => `${one.text}: ${plural(one.gpus, "GPU")}`).join(", ")}>
+        ${parts.map((one) => html`<div key=${one.text} class=${`share-${one.kind}`} style=${{ flexGrow: one.gpus }} title=${`${one.text}: ${plural(one.gpus, "GPU")}`}><span class="clip">${one.text} <b>${one.gpus}</b></span></div>`)}
       </div>
-      <${Table} label="People" rows=${all} keyOf=${(/** @type {User} */ one) => one.user} columns=${[
+      ${!all.length && html`<p class="quiet">Nobody has a GPU or waits for one.</p>`}
+      ${all.length > 0 && html`<${Table} label="People" rows=${all} keyOf=${(/** @type {User} */ one) => one.user} columns=${[
         { title: "User", cell: (/** @type {User} */ one) => html`<strong>${one.user}</strong>${one.user === me ? html` <span class="quiet">you</span>` : ""}` },
         { title: "GPUs", class: "number", phone: "side", cell: (/** @type {User} */ one) => (one.gpus ? plural(one.gpus, "GPU") : "none") },
         { title: "Longest since", cell: (/** @type {User} */ one) => one.since && html`<${Time} at=${one.since} />` },
         { title: "Waiting for", class: "number", cell: (/** @type {User} */ one) => (one.waiting ? plural(one.waiting, "GPU") : "") },
         { title: "Without a lease", cell: (/** @type {User} */ one) => (one.foreign.length ? html`<span class="warn-text">${gpuNames(one.foreign)}</span>` : "") },
-      ]} />
+      ]} />`}
     <//>
-    <${Section} title="GPUs in use" aside=${plural(held.length, "lease")}>
+    <${Section} title="GPUs in use" aside=${`${plural(held.length - foreign, "lease")}${foreign ? `, ${foreign} used without one` : ""}`}>
       ${!held.length && html`<p class="quiet">Nobody holds a GPU.</p>`}
       ${held.length > 0 && html`<${Table} label="GPUs in use" rows=${held} keyOf=${(/** @type {Lease} */ one) => `${one.gpu.id} ${one.holder?.pid}`} columns=${[
         { title: "GPU", class: "tight", cell: (/** @type {Lease} */ one) => html`<a href=${`/gpu/${one.gpu.index}`}>GPU ${one.gpu.index}</a>` },

@@ -26,7 +26,7 @@ function Doctor() {
       columns=${[
         { title: "State", phone: "side", cell: (/** @type {Check} */ one) => html`<${Pill} word=${one.state} />` },
         { title: "Check", phone: "title", cell: (/** @type {Check} */ one) => one.name },
-        { title: "Found", phone: "text", cell: (/** @type {Check} */ one) => html`${one.text}${one.hint ? html`<br /><span class="quiet">${one.hint}</span>` : ""}` },
+        { title: "Found", phone: "text", cell: (/** @type {Check} */ one) => html`${one.text}${one.hint ? html`<br /><span class="quiet">${coded(one.hint)}</span>` : ""}` },
       ]} />`}
   <//>`;
 }
@@ -74,15 +74,18 @@ function Settings() {
       columns=${[
         { title: "Setting", cell: (/** @type {Setting} */ one) => html`<code>${one.name}</code>` },
         { title: "Value", phone: "side", cell: (/** @type {Setting} */ one) => html`<code>${said(one.value)}</code>` },
-        { title: "From", phone: "nothing", cell: (/** @type {Setting} */ one) => one.source },
+        { title: "From", phone: "nothing", cell: (/** @type {Setting} */ one) => (one.source === "default" ? html`<span class="quiet">default</span>` : html`<strong>${one.source}</strong>`) },
         { title: "Default", phone: "nothing", cell: (/** @type {Setting} */ one) => html`<code>${said(one.default)}</code>` },
-        { title: "What it does", phone: "nothing", cell: (/** @type {Setting} */ one) => one.help },
+        { title: "What it does", phone: "nothing", cell: (/** @type {Setting} */ one) => coded(one.help) },
       ]} />
   <//>`;
 }
 
+/** A text with its words in backticks as code. @param {string} text */
+const coded = (text) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
+
 /** @param {unknown} value */
 function said(value) {
   if (value === null || value === undefined || value === "") return "–";
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? value.replace(/^(True|False)$/, (word) => word.toLowerCase()) : JSON.stringify(value);
 }

@@ -15,6 +15,7 @@ import { Parallel } from "./sweep/parallel.js";
 import { RunTables } from "./sweep/run-tables.js";
 import * as runsOf from "./sweep/runs.js";
 import { Scatter } from "./sweep/scatter.js";
+import { shade } from "./sweep/shade.js";
 import { BestSoFar, Importance } from "./sweep/side-charts.js";
 
 /**
@@ -148,7 +149,7 @@ function viewOf(runs, measure, order) {
     return {
       key: run.index,
       values: names.map((name) => valueOf(run, name)),
-      colour: place === null ? null : themes.shade(goal === "minimize" ? 1 - place : place),
+      colour: place === null ? null : shade(goal === "minimize" ? 1 - place : place),
       isOpen: runsOf.UNFINISHED.includes(run.state),
       isEarly: runsOf.isEarly(run),
     };

@@ -26,7 +26,7 @@ export function HolderList({ gpu, names }) {
 export function DrainButton({ gpu }) {
   const isOut = gpu.state === "drained" || gpu.state === "unhealthy";
   return isOut
-    ? html`<button type="button" class="small" onClick=${() => void undrain(gpu)}>Return</button>`
+    ? html`<button type="button" class="small" onClick=${() => void undrain(gpu)}>Undrain</button>`
     : html`<button type="button" class="small" onClick=${() => dialogs.open(() => html`<${DrainDialog} gpu=${gpu} />`)}>Drain</button>`;
 }
 
@@ -45,8 +45,8 @@ function DrainDialog({ gpu }) {
   };
   return html`<${dialogs.Dialog} title=${`Drain GPU ${gpu.index}`}>
     <form onSubmit=${drain}>
-      <p>Running jobs continue; nothing new starts on it until you return it.</p>
-      <${Field} label="Why" hint="Shown to everybody who waits."><input class="wide" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} /><//>
+      <p>Running jobs continue; no new jobs start on it until you undrain it.</p>
+      <${Field} label="Reason" hint="Shown to users who wait for it."><input class="wide" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} /><//>
       <footer><button type="button" onClick=${dialogs.close}>Back</button><button class="primary">Drain</button></footer>
     </form>
   <//>`;

@@ -1,6 +1,6 @@
 // Facts about one GPU: its holder, its fault, and its day as series for charts.
 import { blockedText, joined } from "../../core/facts.js";
-import { plural, size, span } from "../../core/format.js";
+import { span } from "../../core/format.js";
 
 /**
  * @typedef {import("../../core/types.js").Gpu} Gpu
@@ -48,19 +48,9 @@ export function statusText(gpu, now) {
   if (gpu.fault) return gpu.fault;
   if (gpu.blocked) return blockedText(gpu.blocked);
   if (gpu.state === "drained") return gpu.drained ?? "drained";
-  if (gpu.state === "foreign") return gpu.foreign ?? "in use outside the queue";
+  if (gpu.state === "foreign") return gpu.foreign ?? "used by a foreign process";
   if (gpu.state === "leased") return "";
+  if (gpu.reservation) return "reserved";
   const since = gpu.idle_since ? (now - Date.parse(gpu.idle_since)) / 1000 : null;
   return since === null || since < 60 ? "free" : `free, idle for ${span(since)}`;
-}
-
-/** A process on a card in words. @param {Gpu["processes"][number]} process */
-export function processText(process) {
-  const who = [process.user, process.name].filter(Boolean).join(": ");
-  return `${who || "a process"} (pid ${process.pid}${process.memory ? `, ${size(process.memory)}` : ""})`;
-}
-
-/** @param {Gpu} gpu */
-export function waitersText(gpu) {
-  return gpu.waiters ? `${plural(gpu.waiters, "door")} waiting for it` : "";
 }

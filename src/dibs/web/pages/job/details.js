@@ -49,7 +49,7 @@ export function Details({ job }) {
     ["Peak memory", peaks.length > 0 && peaks.map((peak) => html`<div key=${peak}>${peak}</div>`)],
     ["Remark", job.remark],
     ["Log", html`<code>${job.log}</code>`],
-    ["The same again", job.cli && html`<${Command} text=${job.cli} />`],
+    ["Command line", job.cli && html`<${Command} text=${job.cli} />`],
   ]} />`;
 }
 

@@ -1,6 +1,6 @@
 // One card per GPU: its state as a coloured edge, its utilization in the last ten minutes, its memory, and its holder.
 import { Empty, JobLink, Meter, Section } from "../../components/common.js";
-import { columnsFor, holder, joined, shortName, sparkline } from "../../core/facts.js";
+import { columnsFor, holder, joined, reservedText, shortName, sparkline } from "../../core/facts.js";
 import { sizeOf, span } from "../../core/format.js";
 import * as state from "../../core/state.js";
 import * as themes from "../../core/themes.js";
@@ -62,12 +62,14 @@ function Owner({ gpu, who, job }) {
   const idle = gpu.idle_since && who.kind === "free" ? (state.now.value - Date.parse(gpu.idle_since)) / 1000 : null;
   const most = limit ? ` of ${span(limit)}` : "";
   const time = ran !== null ? span(ran) : idle !== null && idle > 60 ? `idle for ${span(idle)}` : "";
+  const kept = gpu.reservation && who.kind !== "reserved" ? reservedText(gpu.reservation, state.hello.value?.user) : "";
   return html`<div class="line owner">
       <span title=${who.text}>${who.job !== null && html`<${JobLink} id=${who.job} name=${job?.name} /> `}<span class=${ink}>${who.text}</span>
         ${job?.marks?.map((mark) => html`<span key=${mark} class="warn-text" title=${mark}> · ${mark}</span>`)}</span>
       <small>${time}<span class="most">${ran !== null && most}</span></small>
     </div>
-    <${Meter} part=${limit && ran !== null ? ran / limit : null} label=${ran !== null && limit ? `${time}${most}` : "no time limit"} kind=${limit && ran !== null && ran > 0.9 * limit ? "warn" : "time"} />`;
+    ${kept && html`<small class="clip" title=${kept}>${kept}</small>`}
+    ${limit && ran !== null && html`<${Meter} part=${ran / limit} label=${`${time}${most}`} kind=${ran > 0.9 * limit ? "warn" : "time"} />`}`;
 }
 
 /** @param {{samples: Sample[], label: string}} props */

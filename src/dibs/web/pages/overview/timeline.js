@@ -42,7 +42,7 @@ export function Timeline() {
   const pan = (/** @type {number} */ part) => setOwn(lanes.panned(view, (view.to - view.from) * part));
   useKeys(
     [
-      { keys: "0", does: "Timeline as it was", group: "Overview", run: () => setOwn(null) },
+      { keys: "0", does: "Reset the timeline", group: "Overview", run: () => setOwn(null) },
       { keys: "+", does: "Zoom the timeline in", group: "Overview", run: () => zoom(0.7) },
       { keys: "-", does: "Zoom the timeline out", group: "Overview", run: () => zoom(1 / 0.7) },
       { keys: "[", does: "Timeline: earlier", group: "Overview", run: () => pan(-0.25) },

@@ -18,6 +18,24 @@ export function leases(gpus) {
 }
 
 /**
+ * All GPUs by what they are: of each user, used without a lease, free, out of use.
+ * @param {readonly Gpu[]} gpus @param {readonly User[]} people @param {string | undefined} me
+ * @returns {{text: string, gpus: number, kind: string}[]}
+ */
+export function shares(gpus, people, me) {
+  const idle = gpus.filter((gpu) => !gpu.holders.length);
+  const foreign = idle.filter((gpu) => gpu.foreign).length;
+  const free = idle.filter((gpu) => !gpu.foreign && gpu.state === "free").length;
+  const all = [
+    ...people.map((one, i) => ({ text: one.user, gpus: one.gpus, kind: one.user === me ? "me" : String(i % 6) })),
+    { text: "without a lease", gpus: foreign, kind: "foreign" },
+    { text: "free", gpus: free, kind: "free" },
+    { text: "out of use", gpus: idle.length - foreign - free, kind: "out" },
+  ];
+  return all.filter((one) => one.gpus > 0);
+}
+
+/**
  * Everybody who has a GPU or waits for one, those with most first.
  * @param {readonly Gpu[]} gpus @param {readonly import("../../core/types.js").Waiter[]} waiters @returns {User[]}
  */

@@ -5,7 +5,7 @@ import { keyOf, parameters } from "./runs.js";
 
 /** @typedef {import("./runs.js").Run} Run */
 
-/** Tell whether a value can be typed among others, with commas between. @param {import("./axes.js").Value} value */
+/** Tell whether a value can be typed among others, separated by commas. @param {import("./axes.js").Value} value */
 const isTyped = (value) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value !== "" && value === value.trim() && drafts.typed(value) === value && !value.includes(","));
 
 /** With more combinations per run than this the runs are no grid: values were random, for example. */

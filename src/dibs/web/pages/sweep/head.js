@@ -86,13 +86,13 @@ function Actions({ sweep, runs, best }) {
     }
   };
   const stop = async () => {
-    const isMeant = await dialogs.confirm({ title: "Stop the rest?", text: `${plural(open.length, "run")} that ${open.length === 1 ? "has" : "have"} not ended will be cancelled.`, yes: "Stop them" });
+    const isMeant = await dialogs.confirm({ title: "Stop the rest?", text: `${plural(open.length, "run")} that ${open.length === 1 ? "has" : "have"} not finished will be cancelled.`, yes: "Stop them" });
     if (isMeant) jobActions.cancel(open);
   };
   return html`<div class="job-actions" role="toolbar" aria-label="Sweep">
     ${failed.length > 0 && html`<button type="button" onClick=${() => void jobActions.act("retry", failed)}><${Icon} name="retry" />Retry failed (${failed.length})</button>`}
     ${open.length > 0 && html`<button type="button" class="bad" onClick=${stop}><${Icon} name="close" />Stop the rest (${open.length})</button>`}
-    ${model && !sweep.search && html`<button type="button" onClick=${() => void lazy.extend(sweep, runs, model)}><${Icon} name="plus" />Extend the grid</button>`}
+    ${model && !runsOf.isAdaptive(sweep) && html`<button type="button" onClick=${() => void lazy.extend(sweep, runs, model)}><${Icon} name="plus" />Extend the grid</button>`}
     <${Menu} label="More actions" icon="more">
       ${best?.job && html`<button type="button" onClick=${copyBest}><${Icon} name="copy" />Copy best command</button>`}
       ${best?.job && seed !== null && html`<button type="button" onClick=${repeat}><${Icon} name="retry" />Rerun best × ${SEEDS} seeds</button>`}

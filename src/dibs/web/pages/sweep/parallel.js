@@ -1,9 +1,9 @@
 // Parallel coordinates: a line per run, a vertical axis per parameter, the metric last. Dragging along an axis brushes.
 import { useCanvas } from "../../components/canvas.js";
-import { shade } from "../../core/themes.js";
 import { html, useRef, useState } from "../../vendor/ui.js";
 import * as axes from "./axes.js";
 import * as plots from "./plots.js";
+import { shade } from "./shade.js";
 
 /**
  * @typedef {import("./axes.js").Axis} Axis

@@ -12,7 +12,7 @@ import * as runsOf from "./runs.js";
 /** @typedef {import("./runs.js").Run} Run */
 
 /** Rows before "show more": a phone has room for fewer. */
-const ROWS = matchMedia("(max-width: 700px)").matches ? 40 : 100;
+const ROWS = matchMedia("(max-width: 700px)").matches ? 15 : 25;
 
 /** @param {{runs: Run[], all: Run[], measure: import("./runs.js").Measure, best: number | null, pointed: import("../../vendor/ui.js").Signal<number | null>, point: (index: number | null) => void}} props */
 export function RunTables({ runs, all, measure, best, pointed, point }) {
@@ -37,7 +37,7 @@ export function RunTables({ runs, all, measure, best, pointed, point }) {
   return html`
     ${isGrouped ? html`<${Seeds} runs=${finished} all=${all} measure=${measure} hasAll=${hasAll} aside=${aside} />` : html`<${Part} title="Runs" runs=${finished} isRanked aside=${aside} ...${shared} />`}
     ${open.length > 0 && html`<${Part} title="Running and waiting" runs=${open} aside=${plural(open.length, "run")} ...${shared} />`}
-    ${early.length > 0 && html`<${Part} title="Stopped early" runs=${early} aside=${`${plural(early.length, "run")} that had no hope to be the best; the values are their last`} ...${shared} />`}
+    ${early.length > 0 && html`<${Part} title="Stopped early" runs=${early} aside=${`${plural(early.length, "run")} that could not become the best; values are the last reported`} ...${shared} />`}
     ${rest.length > 0 && html`<${Part} title="Failed and cancelled" runs=${rest} aside=${plural(rest.length, "run")} ...${shared} />`}`;
 }
 

@@ -37,8 +37,11 @@ export const wordOf = (run) => (isEarly(run) ? "stopped early" : run.state);
 /** What samplers are called. @type {Record<string, string>} */
 const SAMPLERS = { tpe: "TPE", cmaes: "CMA-ES", random: "Random" };
 
+/** Whether more points are chosen from results; those of a random search are all drawn when it is submitted. @param {Pick<Searched, "search">} sweep */
+export const isAdaptive = ({ search }) => search !== null && search.sampler !== "random";
+
 /** How many runs a sweep has or will have. @param {Searched} sweep @param {readonly Run[]} runs */
-export const planned = (sweep, runs) => (sweep.search && !sweep.search.ended ? Math.max(sweep.search.trials, runs.length) : runs.length);
+export const planned = (sweep, runs) => (isAdaptive(sweep) && sweep.search && !sweep.search.ended ? Math.max(sweep.search.trials, runs.length) : runs.length);
 
 /**
  * What a search does, how far it is and why it ended, in words; null for a sweep without one.
@@ -49,7 +52,12 @@ export function searchText(sweep, runs) {
   const { search } = sweep;
   if (!search) return null;
   const over = runs.filter((run) => !UNFINISHED.includes(run.state)).length;
-  const what = `${SAMPLERS[search.sampler] ?? search.sampler} search for the ${sweep.goal === "maximize" ? "highest" : "lowest"} ${sweep.metric}`;
+  const aim = sweep.metric ? ` for the ${goalOf(sweep, sweep.metric) === "maximize" ? "highest" : "lowest"} ${sweep.metric}` : "";
+  const what = `${SAMPLERS[search.sampler] ?? search.sampler} search${aim}`;
+  if (!isAdaptive(sweep)) {
+    const isOver = over === runs.length;
+    return { what, progress: `${over} of ${runs.length} trials`, state: isOver ? "done" : "running", why: isOver ? "all trials are done" : "all points were drawn when it was submitted" };
+  }
   const progress = `${over} of ${search.trials} trials`;
   if (search.ended) return { what, progress, state: "ended", why: `ended: ${search.ended}` };
   if (over >= search.trials) return { what, progress, state: "done", why: "all trials are done" };

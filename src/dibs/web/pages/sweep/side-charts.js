@@ -54,7 +54,7 @@ export function BestSoFar({ runs, measure }) {
 export function Importance({ runs, measure }) {
   const found = useMemo(() => importances.importance(runs, measure), [runs, measure]);
   if (!found.length) return null;
-  return html`<${Section} title="Parameter importance" aside=${html`<span title="The part of the variance of finished runs that each parameter explains alone; the arrow says whether more of it goes with a higher value.">variance explained</span>`}>
+  return html`<${Section} title="Parameter importance" aside=${html`<span title="Share of the variance of finished runs that each parameter explains by itself. The arrow shows whether a higher parameter goes with a higher or lower metric.">variance explained</span>`}>
     <ul class="panel importance" aria-label="Parameter importance">
       ${found.slice(0, 8).map(({ name, share, trend }) => {
         const way = trend === null || Math.abs(trend) < 0.2 ? "" : trend > 0 ? " ↗" : " ↘";

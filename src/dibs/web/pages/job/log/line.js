@@ -24,10 +24,10 @@ function classOf(style) {
 }
 
 /**
- * @param {{line: Shown | undefined, number: number | null, time?: {text: string, title: string} | null, row: number, isLinked: boolean, isCurrent: boolean, sought: import("./log-search.js").Sought, choose: (event: MouseEvent, number: number) => void}} props
+ * @param {{line: Shown | undefined, number: number | null, time?: {text: string, title: string} | null, row: number, trace?: "trace" | "cause", isLinked: boolean, isCurrent: boolean, sought: import("./log-search.js").Sought, choose: (event: MouseEvent, number: number) => void}} props
  */
-export function Line({ line, number, time = null, row, isLinked, isCurrent, sought, choose }) {
-  const kind = `log-line${isLinked ? " is-linked" : ""}${isCurrent ? " is-current" : ""}`;
+export function Line({ line, number, time = null, row, trace, isLinked, isCurrent, sought, choose }) {
+  const kind = `log-line${trace ? ` is-${trace}` : ""}${isLinked ? " is-linked" : ""}${isCurrent ? " is-current" : ""}`;
   const all = line ? spansOf(line) : [];
   // Only the daemon knows what a regular expression matched; then the whole line is marked.
   const words = sought.isRegex || !line ? [] : finds.marks(all.map((span) => span.text).join(""), sought.text, sought.isCase);

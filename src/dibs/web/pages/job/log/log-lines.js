@@ -199,6 +199,12 @@ export class Log {
     return block[row - number * this.every];
   }
 
+  /** Return a line if it is loaded, and load nothing. @param {number} row @returns {Line | undefined} */
+  peek(row) {
+    const number = Math.floor(row / this.every);
+    return row >= (this.base ?? 0) ? this.line(row) : this.blocks.get(number)?.[row - number * this.every];
+  }
+
   /** @param {unknown} error */
   complain(error) {
     if (this.isClosed) return;

@@ -15,6 +15,7 @@ import { Line } from "./line.js";
 import { useSearch } from "./log-search.js";
 import { useLog } from "./log-tail.js";
 import { save } from "./source.js";
+import { tracebackRows } from "./tracebacks.js";
 import * as writeTimes from "./write-times.js";
 
 /** Pixels of a line: as in job.css. */
@@ -156,6 +157,7 @@ export function Viewer({ job }) {
 
   const fresh = (log?.count ?? 0) - pausedAt;
   const when = useTimes(isTimed, job, which, log);
+  const traces = isOnly ? null : tracebackRows(view.first, view.end, (row) => log?.peek(row)?.text);
   const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none", minHeight: `${list.viewport}px` } : { transform: `translateY(${view.top}px)` };
   return html`<div class="log">
     <div class="log-bar">
@@ -163,7 +165,7 @@ export function Viewer({ job }) {
       <${Which} job=${job} which=${which} />
       <span class="right">
         ${log?.traceback != null && html`<button type="button" class="small" onClick=${toTraceback}><${Icon} name="flag" />First traceback</button>`}
-        <button type="button" class="small" aria-pressed=${isTimed} title="When lines were written. A job writes its log itself, so this is known as a range." onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>
+        <button type="button" class="small" aria-pressed=${isTimed} title="When lines were written. A job writes its log itself, so dibs knows a range only." onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>
         <button type="button" class="small" aria-pressed=${isWrapped} onClick=${() => router.setQuery({ wrap: isWrapped ? null : 1 })}>Wrap</button>
         <button type="button" class="small" onClick=${download}><${Icon} name="download" />Download${log ? ` (${size(log.size)})` : ""}</button>
       </span>
@@ -177,13 +179,13 @@ export function Viewer({ job }) {
             const match = isOnly ? found.matches[row] : undefined;
             const number = match ? numberOf(match.line) : log?.base == null ? null : row + 1;
             const line = match ?? log?.line(row);
-            return html`<${Line} key=${row} time=${isTimed ? when(match ? match.offset : /** @type {any} */ (line)?.start, match ? null : log?.line(row + 1)?.start) : null} line=${line} number=${number} row=${row} sought=${sought} choose=${choose}
+            return html`<${Line} key=${row} time=${isTimed ? when(match ? match.offset : /** @type {any} */ (line)?.start, match ? null : log?.line(row + 1)?.start) : null} line=${line} number=${number} row=${row} trace=${traces?.get(row)} sought=${sought} choose=${choose}
               isLinked=${linked !== null && number !== null && number >= linked[0] && number <= linked[1]}
               isCurrent=${current !== undefined && (isOnly ? row === found.current : line !== undefined && /** @type {any} */ (line).start === current.offset)} />`;
           })}
         </div>
       </div>
-      ${log && rows === 0 && html`<p class="log-empty quiet">${isOnly ? "No line matches." : isOver ? "This attempt wrote nothing." : "Nothing written yet."}</p>`}
+      ${log && rows === 0 && html`<p class="log-empty quiet">${isOnly ? "No line matches." : isOver ? "This attempt has no output." : "No output yet."}</p>`}
     </div>
     <div class="log-foot quiet">
       <span role="status">${log ? `${plural(log.count, "line")}${log.base === null ? " of the end; counting the rest" : ""}` : "loading"}</span>

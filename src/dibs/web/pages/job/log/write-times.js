@@ -66,5 +66,5 @@ export function longText({ after, before }) {
   const at = (/** @type {number} */ moment) => new Date(moment).toLocaleString("en-GB");
   if (after !== null && before !== null) return `Written between ${at(after)} and ${at(before)}`;
   if (before !== null) return `Written before ${at(before)}`;
-  return after === null ? "It is not known when this was written" : `Written after ${at(after)}`;
+  return after === null ? "Time unknown" : `Written after ${at(after)}`;
 }
