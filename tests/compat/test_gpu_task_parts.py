@@ -217,7 +217,7 @@ def test_a_class_from_an_interactive_session_is_refused_with_the_fix(monkeypatch
 
     monkeypatch.setitem(sys.modules, "typed", types.ModuleType("typed"))
     own = type("Own", (GPUTask,), {"__module__": "typed"})
-    with pytest.raises(errors.UserError, match=r"expected the class Own in a file.*Write it into a module"):
+    with pytest.raises(errors.UserError, match=r"expected the class Own in a file.*Put it into a module"):
         raise_with_hint(own)
 
 

@@ -382,7 +382,7 @@ def test_whichever_process_is_killed_no_task_is_lost(project: Project, who: str)
         assert project.living() == []
     why = {
         "task": "ended by SIGKILL",
-        "parent": "the process that answered for it was killed",
+        "parent": "its supervising process was killed",
         "foreman": "the process that started it was killed",
     }[who]
     said = project.said()

@@ -202,7 +202,7 @@ def test_groups_reordered_groups_and_unknown_gpu_ids_work(served: Callable[..., 
 
 
 def own_port() -> int:
-    """Return a free port outside the ephemeral range, so that it is still free a moment later."""
+    """Return a free port outside the ephemeral range, so that it is still free when it is used."""
     for port in range(10_000 + os.getpid() % 20_000, 32_000):
         try:
             socket.create_server(("127.0.0.1", port)).close()

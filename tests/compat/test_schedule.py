@@ -104,7 +104,7 @@ def test_numbers_without_a_device_are_separate_slots(tools: OldTools) -> None:
         assert tools.file("began") == "cuda7\n"
         call.task_pid()
         assert "GPU 7\n" not in tools.run("schedule", "-s", DIBS_DEVICES="none").stdout
-    # It was killed, and its task releases the slot a moment later.
+    # It was killed, and its task releases the slot shortly after.
     wait_for(lambda: tools.run("schedule", "-s", DIBS_DEVICES="none").stdout.endswith("GPU 7\nGPU 8\n"))
 
 

@@ -78,7 +78,7 @@ FAULTS: dict[Callable[[Path, Path], None], str] = {
     missing: "cannot read the lease folder {folder}: No such file or directory. ",
     replaced_by_a_file: "cannot read the lease folder {folder}: Not a directory. ",
     planted_link: f"cannot use {{folder}}/{GATE}: ",
-    planted_file: f"cannot use {{folder}}/{GATE}: not all users may write it (mode 0600) ",
+    planted_file: f"cannot use {{folder}}/{GATE}: not all users can write to it (mode 0600) ",
     planted_pipe: f"cannot use {{folder}}/{GATE}: it is not a regular file ",
     planted_folder: f"cannot use {{folder}}/{GATE}: ",
 }

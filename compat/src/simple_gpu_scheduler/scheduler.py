@@ -145,7 +145,7 @@ def note() -> device_lease.Note:
 
 
 class Teller(pipe_values.Observer):
-    """Says what the old tool said on stdout, and on stderr what it hid."""
+    """Prints the messages of the old tool on stdout, and on stderr those that it hid."""
 
     def starting(self, job: pipe_values.Job, slot: slots.Slot) -> None:
         """Print the line of the old tool, at once and as one."""
@@ -184,7 +184,7 @@ def main() -> None:
     except errors.DibsError as error:
         sys.exit(f"simple_gpu_scheduler: {error.line()}")
     if not_started := pipe.not_started():
-        Teller().report(f"stopped: {not_started} not started")
+        Teller().report(f"stopped before starting {not_started}")
     if pipe.stopped_by is not None:
         # As the old tool did: our parent sees the signal.
         signal.signal(pipe.stopped_by, signal.SIG_DFL)

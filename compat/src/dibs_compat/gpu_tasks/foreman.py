@@ -90,7 +90,7 @@ class Foreman:
     def _sleep(self) -> Task | None:
         """Sleep until something happens, and see to it."""
         poll = select.poll()
-        # Once it is gone it would wake us for ever.
+        # Once it has ended, it would wake us forever.
         scheduler = () if self._is_alone else (self._scheduler.fileno(), self._gone)
         for fd in (*scheduler, *self._running, *self._slots.fds()):
             poll.register(fd, select.POLLIN)

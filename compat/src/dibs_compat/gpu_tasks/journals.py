@@ -13,7 +13,7 @@ FILE_MOMENT = "%a, %d %b %Y %H:%M:%S"
 
 
 class TaskEvent(Enum):
-    """What can be said of a task on a GPU, and the line of the old tool's source that its log names for it."""
+    """The messages about a task on a GPU, each with the source line of the old tool that its log names."""
 
     RECEIVES = "receives task {}", 53
     SKIPS = "skips task {}", 56
@@ -24,7 +24,7 @@ class TaskEvent(Enum):
 
 
 class Journal:
-    """Writes each line to the console and, unless there is to be none, at the end of a file."""
+    """Writes each line to the console and, unless there is none, at the end of a file."""
 
     def __init__(self, path: str | None) -> None:
         self._path = None if path is None else os.path.abspath(path)

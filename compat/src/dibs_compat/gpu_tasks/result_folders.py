@@ -18,7 +18,7 @@ UNFINISHED = ".unfinished."
 #: Longest first line that is read, in bytes; ours are shorter.
 RUN_BYTES = 200
 
-EXPLANATION = "\nThis task has not finished: it runs again next time. Delete this file if it shall count as done.\n"
+EXPLANATION = "\nThis task has not finished: it runs again next time. Delete this file to count it as done.\n"
 
 OPENED = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -115,7 +115,7 @@ class Run:
                 if not self._is_exhausted and not crew.was_useful:
                     raise errors.MachineError(
                         f"the process that starts tasks ended with {crew.code} before it could start one.",
-                        "What it had to say is above.",
+                        "Its output is above.",
                     )
 
     def _work(self, crew: Crew, coming: Signals | None) -> None:
@@ -270,7 +270,7 @@ def _name(one: Mapping[str, Any]) -> str:
 def _why(code: int | None, signum: int) -> str:
     if signum:
         return f"ended by {machine.signal_name(signum)}"
-    return "the process that answered for it was killed" if code is None else f"exit code {code}"
+    return "its supervising process was killed" if code is None else f"exit code {code}"
 
 
 class Crew:
@@ -294,7 +294,7 @@ class Crew:
         self.code: int | None = None
 
     def wait(self, coming: Signals | None, until: float | None) -> bool:
-        """Wait for a packet, a signal, or a moment; tell whether it is a packet."""
+        """Wait briefly for a packet or a signal; return whether it is a packet."""
         poll = select.poll()
         for fd in (self.line, *(() if coming is None else (coming,))):
             poll.register(fd, select.POLLIN)

@@ -70,8 +70,8 @@ def source_of_class(task_class: Any) -> Source:
     module, path = task_class.__module__, getattr(sys.modules[task_class.__module__], "__file__", None)
     if path is None:
         raise errors.UserError(
-            f"expected the class {task_class.__qualname__} in a file, got one that was typed.",
-            "Write it into a module and import it, so that the processes of tasks can do the same.",
+            f"expected the class {task_class.__qualname__} in a file, got one that was typed interactively.",
+            "Put it into a module and import it, so that task processes can import it too.",
         )
     return Source(module, task_class.__qualname__, os.path.abspath(path), *_script())
 
@@ -128,7 +128,7 @@ def read_script(source: Source) -> ModuleType:
     if AGAIN in sys.modules:
         return sys.modules[AGAIN]
     if source.script is None:
-        raise ImportError(f"{source.qualname} was defined where no file is; write it into a module")
+        raise ImportError(f"{source.qualname} is not defined in a file; put it into a module")
     module = ModuleType(AGAIN)
     vars(module).update({"__file__": source.script, "__package__": source.package, WANTED: source.key})
     sys.modules["__main__"] = sys.modules[AGAIN] = module

@@ -50,7 +50,7 @@ def refusal(uid: int | None, method: str, headers: MultiMapping[str], owner: int
         return "expected one Host header, and no other header twice"
     host = hosts[0].lower()
     if not is_open and not LOOPBACK.fullmatch(host):
-        return "this is not a name of this machine that is answered to"
+        return "this server does not answer to this host name"
     if origins and origins[0].lower() != f"http://{host}":
         return "a page of another site asked for this"
     if not sites or sites[0] in ("same-origin", "none"):

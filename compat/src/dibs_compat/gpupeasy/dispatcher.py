@@ -1,4 +1,4 @@
-"""The dispatcher of one server: takes jobs in, and sees that each gets a GPU of its list.
+"""The dispatcher of one server: accepts jobs, and assigns each a GPU of its list.
 
 Where dibs itself can choose among the GPUs, jobs are queued there and need this process no more. Where it cannot
 (groups and the like), they are held, and the next is let go when a GPU of the list is free. One thread follows what
@@ -202,13 +202,13 @@ class Dispatcher:
 
     def _hold(self, entry: Entry) -> str:
         if not entry.is_waiting:
-            raise Refusal(f"Job {entry.number} is {entry.state}, it does not wait")
+            raise Refusal(f"Job {entry.number} is {entry.state}, it is not waiting")
         told = self._edit(entry, tags=entry.plain_tags) if entry.is_ours else ""
         return told if entry.is_next else self._do("hold", [entry])
 
     def _unhold(self, entry: Entry) -> str:
         if entry.state != "held" or entry.is_ours:
-            raise Refusal(f"Job {entry.number} is {entry.state}, nobody keeps it back")
+            raise Refusal(f"Job {entry.number} is {entry.state}, it is not held")
         if self._common is None:
             return self._edit(entry, tags=[*entry.plain_tags, entries.held(self._port)])
         return self._do("unhold", [entry])
@@ -300,7 +300,7 @@ class Dispatcher:
             self._read([entry.id for entry in waiting])
             self._sleep([], SOON_S)
         except UserError as error:
-            self._log.write("Error", f"Jobs that wait stay as they are: {error}")
+            self._log.write("Error", f"Waiting jobs are unchanged: {error}")
         except BaseException:
             self._is_stale = True
             raise
@@ -379,7 +379,7 @@ class Dispatcher:
             self._do("unhold", [entry])
         except (NoDaemon, Conflict, NotFound) as error:
             # The GPU was leased meanwhile; the job is assigned again later.
-            self._log.write("Warning", f"Scheduling {entry} is put off: {error}")
+            self._log.write("Warning", f"Scheduling {entry} is postponed: {error}")
         except DibsError as error:
             self._log.write("Error", f"Scheduling failed for {entry}: {error}")
             self._broken.add(gpu.text)

@@ -248,7 +248,7 @@ async def get_message(request: web.Request) -> web.Response:
 async def post_queue(request: web.Request) -> web.Response:
     """Pause or resume the queue."""
     is_paused = (await request.post()).get("paused") == "1"
-    return await _done(request, "/dibs/queue", {"paused": is_paused}, "Paused" if is_paused else "Going on")
+    return await _done(request, "/dibs/queue", {"paused": is_paused}, "Paused" if is_paused else "Resumed")
 
 
 async def post_devices(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""What the server writes down: lines as the old one wrote them, in local time."""
+"""The server's log: lines in the old server's format, in local time."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _form(job: Mapping[str, Any], verb: str, text: str, value: str = "") -> str:
 
 
 def batch(said: Mapping[str, Any], text: str = "") -> str:
-    """Return the page for many jobs; `said` may be what became of a test of the list."""
+    """Return the page for many jobs; `said` is the result of testing the list, if any."""
     tested = ""
     if "errorCount" in said:
         jobs = said.get("jobList") if isinstance(said.get("jobList"), list) else []

@@ -1,6 +1,6 @@
 """Starting the two servers: where they listen, and until when.
 
-An address that others can reach is refused unless it is asked for by name; then it is said what that means.
+An address that others can reach is refused unless it is requested explicitly; then a warning says what that means.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def settled(address: Address, say: Callable[[str], None]) -> Address:
         return address
     if address.host in EVERYWHERE:
         say(
-            f"listening on 127.0.0.1 instead of {address.host or '0.0.0.0'}, for you alone; from another machine: "
+            f"listening on 127.0.0.1 instead of {address.host or '0.0.0.0'}, for you only; from another machine: "
             f"ssh -L {address.port}:127.0.0.1:{address.port} THIS-MACHINE. The old open port: --insecure-bind, or "
             "insecure_bind=True in a start script."
         )
         return Address("127.0.0.1", address.port)
     raise UserError(
         f"{address.host} can be reached by others, who would run commands as you.",
-        "Listen on 127.0.0.1 and use ssh -L, or say --insecure-bind (insecure_bind=True).",
+        "Listen on 127.0.0.1 and use ssh -L, or use --insecure-bind (insecure_bind=True).",
     )
 
 
@@ -156,4 +156,4 @@ def _listening(where: Address) -> socket.socket:
         return socket.create_server((where.host, where.port), family=family)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot listen on {where.host}:{where.port}: {why}.", "Say another port.") from None
+        raise UserError(f"cannot listen on {where.host}:{where.port}: {why}.", "Choose another port.") from None

@@ -1,7 +1,7 @@
-"""Standing in the line: from what a task asks for to the leases of its GPUs, by events alone.
+"""Wait in the machine-wide line: from a task's request to the leases of its GPUs, by events alone.
 
-The line is that of every door. In addition a GPU may be shut by the state file (set aside by hand, or used by somebody
-who still runs the old tool): then the file and that process are watched.
+The line is the machine-wide one. The state file may exclude a GPU too (set aside by hand, or in use by a user of the
+old tool): then the file and that process are watched.
 """
 
 from __future__ import annotations

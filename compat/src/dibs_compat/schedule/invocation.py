@@ -31,7 +31,7 @@ Output = tuple[int | None, str]
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """One task and how it is to be run."""
+    """One task and how to run it."""
 
     request: GpuRequest
     #: The words of the task for the GPUs it gets.

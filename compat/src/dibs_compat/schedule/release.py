@@ -46,7 +46,7 @@ def _refuse(numbers: Sequence[int], living: dict[int, holders.Holder], entries: 
             who, pid = entry.user, entry.task_pid
         else:
             continue
-        raise Conflict(f"GPU {number} is in use by {who or 'somebody'} (pid {pid}).", "--force ends what runs on it.")
+        raise Conflict(f"GPU {number} is in use by {who or 'somebody'} (pid {pid}).", "--force stops the task on it.")
 
 
 def _end(gpus: Gpus, number: int, holder: holders.Holder, grace_s: float) -> None:
@@ -65,7 +65,7 @@ def _end(gpus: Gpus, number: int, holder: holders.Holder, grace_s: float) -> Non
     machine.send_signal(machine.processes_with_open(path), signal.SIGKILL)
     if not _is_freed(gpus, device, EXTRA_S):
         left = machine.describe(machine.processes_with_open(path))
-        raise MachineError(f"GPU {number} is still held: {left or 'nobody can be seen'}.")
+        raise MachineError(f"GPU {number} is still held: {left or 'no visible process'}.")
 
 
 def _is_freed(gpus: Gpus, device: str, within_s: float) -> bool:

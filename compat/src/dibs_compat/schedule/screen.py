@@ -31,7 +31,7 @@ def complain(prog: str, text: str) -> None:
 
 
 def moment(at: float) -> str:
-    """Return a moment as the old tool writes it."""
+    """Return a time in the old tool's format."""
     return time.strftime(state_file.MOMENT, time.localtime(at))
 
 

@@ -33,7 +33,7 @@ TRIES = 50
 LOCK_S = 2.0
 LOCK_PAUSE_S = 0.0005
 
-#: How the old tool writes a moment: local time.
+#: The old tool's time format: local time.
 MOMENT = "%Y-%m-%d %H:%M:%S"
 
 #: Seconds by which a task may have started later than its entry says. A process that has got its pid since is younger.
@@ -100,7 +100,7 @@ class State:
             readable = None if seen is None else parse(seen.encode())
             self._known = edit(self._known if readable is None else readable)
             if not self._has_complained:
-                self._complain(f"{error.message} Going on without it. {error.hint}")
+                self._complain(f"{error.message} Continuing without it. {error.hint}")
                 self._has_complained = True
         return self._known
 
@@ -113,7 +113,7 @@ class State:
                     return entries
         except OSError as error:
             raise self._unusable(error.strerror) from error
-        raise self._unusable("it is deleted again and again")
+        raise self._unusable("it is deleted repeatedly")
 
     def _try(self, edit: Callable[[Entries | None], Entries | None]) -> tuple[bool, Entries | None]:
         """Edit the file that is there, or create it; False if another process was faster."""
@@ -154,7 +154,7 @@ class State:
         return True
 
     def _lock(self, fd: int) -> None:
-        """Lock it as the old tool does. Anybody may hold that lock for ever, so the wait has an end."""
+        """Lock it as the old tool does. Any process may hold that lock forever, so the wait is limited."""
         until = time.monotonic() + LOCK_S
         while True:
             try:

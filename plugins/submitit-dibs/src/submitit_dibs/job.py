@@ -45,7 +45,7 @@ class JobWatcher(core.InfoWatcher):
                 if STATES[state] not in UNFINISHED:
                     self._finished.add(job_id)
         except MachineError as error:
-            logger.get_logger().warning("The states of jobs may be old: %s", error)
+            logger.get_logger().warning("The states of jobs may be out of date: %s", error)
         self._last_status_check = time.time()
 
     def get_state(self, job_id: str, mode: str = "standard") -> str:

@@ -69,7 +69,7 @@ class DibsLauncher(Launcher):
             return [self._result(future, overrides) for future, overrides in zip(futures, job_overrides, strict=True)]
         except KeyboardInterrupt:
             project = self.options.get("project") or "default"
-            log.info("Interrupted. The runs continue; to end them: dibs cancel sweep:%s/%s", project, name)
+            log.info("Interrupted. The runs continue; to stop them: dibs cancel sweep:%s/%s", project, name)
             raise
 
     def _pool(self) -> tuple[dibs.Executor, str]:
