@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> None:
         finally:
             sandboxes.end_all(work)
     print(f"\n{reports.verdicts(targets.judge(found.book.series()))}")
-    is_whole = not (asked.quick or asked.part or asked.tools or asked.seconds or asked.streams)
+    is_whole = not (asked.quick or asked.part or asked.tools or asked.seconds or asked.streams or asked.deleted_files)
     name = "latest" if is_whole else "partial"
     results.write(found, name)
     print(f"\nwritten after {plans.so_far()}: benchmarks/results/{name}.md, .json, .svg")
@@ -52,15 +52,16 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="how often everything is measured")
     parser.add_argument("--seconds", type=int, help="of the part load: for how long; jobs are as dense as ever")
     parser.add_argument("--streams", type=int, help="of the part load: how many listen")
+    parser.add_argument("--deleted-files", type=int, help="of jobs: files made and deleted on the disk just before")
     parser.add_argument("--tools", help=f"only these, separated by commas: {', '.join(map(_word, tools.ALL))}")
     return parser
 
 
 def _sizes(asked: argparse.Namespace) -> Sizes:
     sizes = plans.QUICK if asked.quick else plans.FULL
-    for name in ("rounds", "seconds", "streams"):
+    for name in ("rounds", "seconds", "streams", "deleted_files"):
         if getattr(asked, name) is not None and getattr(asked, name) < 1:
-            sys.exit(f"scripts/bench: --{name} expected 1 or more, got {getattr(asked, name)}.")
+            sys.exit(f"scripts/bench: --{name.replace('_', '-')} expected 1 or more, got {getattr(asked, name)}.")
     if asked.rounds is not None:
         sizes = dataclasses.replace(sizes, rounds=asked.rounds, own_rounds=asked.rounds)
     if asked.seconds is not None:
@@ -68,6 +69,8 @@ def _sizes(asked: argparse.Namespace) -> Sizes:
         sizes = dataclasses.replace(sizes, load_for_s=asked.seconds, load_jobs=jobs)
     if asked.streams is not None:
         sizes = dataclasses.replace(sizes, load_streams=asked.streams)
+    if asked.deleted_files is not None:
+        sizes = dataclasses.replace(sizes, deleted_files=asked.deleted_files)
     return sizes
 
 

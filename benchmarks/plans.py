@@ -48,6 +48,8 @@ class Sizes:
     slurm_jobs: int
     ray_jobs: int
     broker_jobs: int
+    #: Files that are made and deleted on the disk just before jobs are measured, as on people's machines.
+    deleted_files: int = 0
 
 
 FULL = Sizes(

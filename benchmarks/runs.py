@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import cpu_time, sandboxes, stamps
 from benchmarks.errors import Failed
@@ -16,6 +17,8 @@ from benchmarks.tools.tool import Tool
 
 #: Seconds after the last job's end in which a server may still write down what happened; counted as its CPU time.
 SETTLE_S = 0.2
+#: Seconds for which a server was idle before its jobs are measured.
+IDLE_S = 4.0
 #: Seconds until a run that does not end is given up, and what each job adds to that.
 PATIENCE_S, PATIENCE_PER_JOB_S = 60.0, 0.2
 
@@ -52,6 +55,15 @@ def alone(plan: Plan, book: Book, name: str, one: Callable[[Sandbox], None]) -> 
             book.note(name, str(failure))
 
 
+def _delete_files(folder: Path, count: int) -> None:
+    """Make files and delete them again: a disk with many files that were just deleted is slower."""
+    folder.mkdir()
+    for number in range(count):
+        (folder / str(number)).touch()
+    for number in range(count):
+        (folder / str(number)).unlink()
+
+
 def once(plan: Plan, tool: Tool, sleeps_us: Sequence[int]) -> Run:
     """Run one job for each sleep through a fresh instance of a tool."""
     with (
@@ -64,6 +76,8 @@ def once(plan: Plan, tool: Tool, sleeps_us: Sequence[int]) -> Run:
             warm = stamps.sheet(plan.stamp, box.folder, "warm")
             submit(box.write("warming", _commands(warm, [0] * SLOTS)))
             warm.wait(SLOTS, PATIENCE_S)
+            time.sleep(IDLE_S)
+        _delete_files(box.folder / "deleted", plan.sizes.deleted_files)
         sheet = stamps.sheet(plan.stamp, box.folder)
         commands = box.write("commands", _commands(sheet, sleeps_us))
         cpu_before = cpu()

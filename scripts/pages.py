@@ -1,5 +1,5 @@
-"""Files generated from tables in the code: pages of `docs/`, and the types of the HTTP API for the client and the web
-page. Run `scripts/write-docs` after changing one of the tables.
+"""Files generated from tables in the code: pages and drawings of `docs/`, and the types of the HTTP API for the client
+and the web page. Run `scripts/write-docs` after changing one of the tables.
 
 Words after it name the pages to write; without any it writes all.
 """
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+import diagrams
 import dibs
 from dibs import errors
 from dibs.cli import help_topics
@@ -34,17 +35,31 @@ DOCS = ROOT / "docs"
 
 
 def lifecycle_page() -> str:
-    """Return the states of a job and what leads from one to the other."""
-    return f"""# The life of a job
-
-Drawn from the table in `lifecycle` by `scripts/draw-lifecycle`; do not edit.
-A job that is `finished` shows its outcome instead: `done`, `failed`, `cancelled`, `timeout` or `lost`.
-A `paused` job keeps its devices and what it has in their memory; its time limit stands still.
-
-```mermaid
-{lifecycle.diagram()}
-```
-"""
+    """Return the states of a job as a picture, and every transition with the event that causes it."""
+    rows = [
+        f"| {before.value} | {after.value} | {inspect.cleandoc(event.__doc__ or '')} |"
+        for (before, event), after in lifecycle.TRANSITIONS.items()
+    ]
+    return "\n".join(
+        [
+            "# The life of a job",
+            "",
+            "![The states of a job and what leads from one to another](pictures/lifecycle.svg)",
+            "",
+            "A job that is `finished` shows its outcome instead: `done`, `failed`, `cancelled`, `timeout` or `lost`.",
+            "A `paused` job keeps its GPUs and their memory, and its time limit is suspended. `dibs show ID` lists all",
+            "events of a job with their times.",
+            "",
+            "## All transitions",
+            "",
+            "Written from the table in `lifecycle` by `scripts/write-docs`; do not edit.",
+            "",
+            "| from | to | event |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
 
 
 def _table_rows() -> list[str]:
@@ -466,6 +481,9 @@ PAGES = {
     "errors": (DOCS / "errors.md", errors_page),
     "man": (ROOT / "src" / "man" / "dibs.1", man_page),
     "client-types": (ROOT / "src" / "dibs" / "client" / "answers.pyi", client_types),
+    "picture-life": (diagrams.PICTURES / "lifecycle.svg", diagrams.life_of_a_job),
+    "picture-parts": (diagrams.PICTURES / "parts.svg", diagrams.parts),
+    "picture-sharing": (diagrams.PICTURES / "sharing.svg", diagrams.sharing),
     "page-types": (ROOT / "src" / "dibs" / "web" / "core" / "types.js", page_types),
 }
 

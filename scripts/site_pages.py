@@ -23,6 +23,21 @@ MOVED = {
     "SECURITY.md": "security-policy.md",
     "docs/decisions/README.md": "decisions/index.md",
 }
+#: What the first page of the site has after its first paragraph; the list of documents of README is left out.
+WAYS = """
+[Install](install.md){ .md-button .md-button--primary } [The first hour](first-hour.md){ .md-button }
+
+<div class="ways" markdown>
+
+- **[Your first job](first-hour.md)**: submit, follow, retry
+- **[A sweep with results](sweeps.md)**: one command, many parameters
+- **[Training on several GPUs](training.md)**: ports, checkpoints, metrics
+- **[Share a machine](sharing.md)**: leases, fair order, good manners
+- **[Why is my job waiting?](troubleshooting.md)**: reasons and what helps
+- **[Slurm and Ray](engines.md)**: the same jobs on a cluster
+
+</div>
+"""
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
 #: `sh norun: installs` and `python train.py` are for the tests of the pages; the site wants the language alone.
 FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
@@ -31,8 +46,8 @@ FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages of the repository."""
     for source, place in MOVED.items():
-        text = (ROOT / source).read_text()
-        files.append(File.generated(config, place, content=_moved(text, source, place)))
+        text = _moved((ROOT / source).read_text(), source, place)
+        files.append(File.generated(config, place, content=_landing(text) if place == "index.md" else text))
     for file in files.documentation_pages():
         if file.src_uri.startswith("decisions/") and file.src_uri != "decisions/index.md":
             file.inclusion = InclusionLevel.NOT_IN_NAV
@@ -44,6 +59,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri not in MOVED.values():
         markdown = _moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
     return FENCE.sub(r"\1", markdown)
+
+
+def _landing(readme: str) -> str:
+    """Return README as the first page of the site."""
+    text, _, _ = readme.partition("## Documents\n")
+    head, first, rest = text.split("\n\n", 2)
+    return f'{head}\n\n<p class="lead" markdown>{first}</p>\n{WAYS}\n{rest}\nMIT licence.\n'
 
 
 def _moved(text: str, source: str, place: str) -> str:

@@ -77,7 +77,11 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["lifecycle", "settings", "verbs", "topics", "errors", "man", "client-types", "page-types"]
+    "name",
+    [
+        *("lifecycle", "settings", "verbs", "topics", "errors", "man", "client-types", "page-types"),
+        *("picture-life", "picture-parts", "picture-sharing"),
+    ],
 )
 def test_generated_pages_are_up_to_date(name: str) -> None:
     path, page = pages_from_tables().PAGES[name]
@@ -135,10 +139,18 @@ def test_every_kind_of_error_is_documented(error: str) -> None:
     assert f"| `{error}` | {errors.KINDS[error].exit_code} |" in (DOCS / "errors.md").read_text()
 
 
-def test_the_lifecycle_diagram_has_every_transition() -> None:
-    page = (DOCS / "lifecycle.md").read_text()
-    for (before, event), after in lifecycle.TRANSITIONS.items():
-        assert re.search(rf"{before.value} --> {after.value}: .*\b{event.__name__}\b", page)
+def test_the_drawing_of_the_states_has_every_transition() -> None:
+    picture = pages_from_tables().PAGES["picture-life"][1]()
+    for (before, _), after in lifecycle.TRANSITIONS.items():
+        assert f">{before.value}</text>" in picture
+        assert f">{after.value}</text>" in picture
+
+
+def test_a_transition_without_an_arrow_in_the_drawing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = script_module("diagrams")
+    monkeypatch.delitem(script.LIFE, ("running", "paused"))
+    with pytest.raises(AssertionError, match="paused"):
+        script.life_of_a_job()
 
 
 def test_every_decision_is_listed_and_complete() -> None:

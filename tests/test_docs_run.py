@@ -21,13 +21,14 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 #: Blocks that are only shown: drawings, parts of files, and the man pages of `control.md`.
-SHOWN = ("text", "mermaid", "toml", "yaml", "python", "bash")
+SHOWN = ("text", "toml", "yaml", "python", "bash")
 #: Every block of commands that is not run, with the reason given in its fence. Nothing is left out by accident.
 NOT_RUN = {
     "README.md": {"installs": 2, "an overview, typed one by one below": 1},
     "docs/admin.md": {"as root": 4},
+    "docs/containers.md": {"needs docker, podman and apptainer": 1},
     "docs/engines.md": {"needs a cluster": 4},
-    "docs/environments.md": {"needs conda": 1, "needs modules": 1, "needs docker": 1},
+    "docs/environments.md": {"needs conda": 1, "needs modules": 1},
     "docs/first-hour.md": {"installs": 1},
     "docs/gpupeasy.md": {"they serve until Ctrl-C": 1, "needs the server above": 1},
     "docs/hydra.md": {"installs": 1},
@@ -45,7 +46,7 @@ NOT_RUN = {
         "serves until Ctrl-C": 1,
         "needs a notebook": 1,
         "waits until a debugger connects": 1,
-        "needs docker, podman and apptainer": 1,
+        "needs docker and apptainer": 1,
     },
     "docs/search.md": {"needs minutes of training": 1},
     "docs/security.md": {"needs a container": 1},

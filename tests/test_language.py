@@ -15,14 +15,28 @@ ROOT = Path(__file__).parent.parent
 #: What is banned, and what to write instead.
 BANNED = {
     r"so many|so often|so long before": "a number, a time, or N",
-    r"whoever": "the user, the process, or a noun",
     r"is told|being told|are told": "is notified, gets, reads",
-    r"goes on|go on\b(?!-)": "continues, keeps running",
+    r"goes on|going on|go on\b(?!-)": "continues, keeps running",
     r"mends?|mended": "fix, repair, correct",
     r"a moment to come": "a future time",
     r"is its alone|has it alone": "exclusive use",
     r"they all have the same end": "they end together",
     r"run on without": "keep running without",
+    r"for ever": "forever",
+    r"(?:can|could|to) be had|cannot be had": "is available, can be leased",
+    r"so that none": "so that no job, no process, ...",
+    r"(?:is|are) to be (?!a\b|like\b)": "should be, has to be, or a direct verb",
+    r"it is said": "a message says",
+    r"doors?": "a command, a tool, a way to get GPUs",
+    r"by chance": "at random",
+    r"nevertheless|whereby|therein|thereof": "anyway, and",
+    r"what came out|what is not there": "the results, what is missing",
+    r"(?:has|have|had) no hope|has hope": "cannot catch up, cannot become the best",
+    r"made anew": "rebuilt, made again",
+    r"if not said|where nothing else is said": "default:",
+    r"left alone by": "not changed by",
+    r"as it is good|is good once|still good": "valid",
+    r"whoever|whomever|whosoever": "the user, the process, or a noun",
 }
 READ = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "docs", "src", "compat", "plugins", "scripts")
 NOT_READ = re.compile(r"docs/decisions/|/vendor/|/sql/0\d\d_|\.(png|svg|lock|xz|tar)$")

@@ -71,3 +71,33 @@ def test_no_module_class_or_function_has_a_retired_name(path: Path) -> None:
         node.name.lower().strip("_") for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)
     }
     assert (defined | {path.stem}) & RETIRED == set()
+
+
+#: Folders with one file for each verb or address, however small.
+BY_NAME = {"cli/verbs", "cli/verbs/lab", "http_api"}
+#: A module with one importer and fewer lines belongs into that importer.
+FEWEST_LINES = 60
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """Return the full names of what a module imports: modules, and names in modules."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_a_small_module_with_one_importer_says_why_it_stands_apart() -> None:
+    texts = {path: path.read_text() for path in SOURCE.rglob("*.py") if path.name != "__init__.py"}
+    imports = {path: imported_names(ast.parse(text)) for path, text in texts.items()}
+    alone = []
+    for path, text in texts.items():
+        name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        importers = [other for other, names in imports.items() if other != path and name in names]
+        is_small = len(importers) == 1 and len(text.splitlines()) < FEWEST_LINES
+        if is_small and folder_name(path.parent) not in BY_NAME:
+            alone += [] if "\nApart: " in (ast.get_docstring(ast.parse(text)) or "") else [module_id(path)]
+    assert alone == []

@@ -18,6 +18,8 @@ NAME = "engines"
 TITLE = "No-op jobs on two nodes with four pretend GPUs each"
 
 ARRAY, SWEEP = "Slurm, array by hand", "Slurm, one dibs sweep"
+#: With `reuse = "0s"`, as the array by hand has it.
+APART = "Slurm, one dibs sweep, one task per job"
 REST, JOBS, BROKER = "Ray, REST by hand", "Ray, dibs, jobs of Ray", "Ray, dibs, broker"
 #: Seconds until a run is given up: on a busy machine a job of Ray takes ten.
 PATIENCE_S, PATIENCE_PER_JOB_S = 120.0, 15.0
@@ -42,6 +44,9 @@ def _slurm_round(plan: Plan, book: Book, cluster: Any) -> None:
     with sandboxes.opened(plan.work) as box:
         _start(box, cluster)
         _one(plan, book, SWEEP, count, lambda _, sheet: _sweep(box, sheet, count, gpus=0))
+    with sandboxes.opened(plan.work) as box:
+        _start(box, cluster, reuse="0s")
+        _one(plan, book, APART, count, lambda _, sheet: _sweep(box, sheet, count, gpus=0))
 
 
 def _ray_round(plan: Plan, book: Book, cluster: Any) -> None:

@@ -98,7 +98,7 @@ def start(folder: Path, seed: int = 1, many: int = 0) -> dict[str, int]:
 
 
 def _paces(story: day.Day) -> dict[str, dict[str, float]]:
-    """Return how far the running jobs have come, and how long an epoch of theirs takes."""
+    """Return how far the running jobs have come, and how long one of their epochs takes."""
     found = {}
     for work in story.running:
         every_s = work.kind.minutes * 60 / training.parse(work.command.split()[2:]).epochs

@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 
 
 def uuid(index: int) -> str:
-    """Return the id of a card, the same for ever."""
+    """Return the id of a card, always the same."""
     return f"GPU-{random.Random(index + 80).getrandbits(32):08x}-0d1b-5000-a100-{index:012d}"
 
 

@@ -78,7 +78,7 @@ def run(folder: Path) -> None:
     queue = connection.Client(folder / "home", dict(os.environ))
     with stranger() as pid:
         while (folder / "alive").exists():
-            # A daemon that is away for a moment is no reason to change anything.
+            # A daemon that is briefly away is no reason to change anything.
             with contextlib.suppress(errors.NoDaemon):
                 world.is_now(*lines(running(queue), pid, time.time() // EVERY_S * EVERY_S / 60 % day.DAY))
                 (folder / "seen").touch()

@@ -1,6 +1,6 @@
 """`scripts/measure-page`: what the page costs, in a real browser: bytes, time to the first row, updates, memory.
 
-Times are medians of several loads, and CPU time where that can be had: on a busy machine read ratios.
+Times are medians of several loads, and CPU time where it can be measured: on a busy machine read ratios.
 """
 
 from __future__ import annotations

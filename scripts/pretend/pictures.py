@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,7 @@ def take(page: Page, kind: str, path: str, file: Path, *, is_whole: bool = False
         page.keyboard.press("n")
         for label, text in DRAFT.items():
             page.get_by_role("dialog").get_by_label(label, exact=True).fill(text)
+        expect(page.get_by_text(re.compile("^It would start"))).to_be_visible(timeout=60_000)
     # Charts are drawn when their answers are there; no element tells of that, and a picture may be late.
     page.wait_for_timeout(1800)
     page.screenshot(path=file, full_page=is_whole)

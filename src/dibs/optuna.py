@@ -1,6 +1,8 @@
 """Optuna studies whose trials are jobs: `dibs.optuna.optimize(study, objective, n_trials=40, gpus=1)`.
 
 Needs Optuna, the extra `dibs[search]`; nothing else in `import dibs` loads it.
+
+Apart: It is a public name.
 """
 
 from __future__ import annotations

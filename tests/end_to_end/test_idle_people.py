@@ -95,7 +95,7 @@ def test_an_idle_lease_is_lent_until_its_holder_uses_the_gpu(idle: Idle) -> None
     wait_for(lambda: state(ben, first), lambda seen: seen == ("running", 2))
     idle.lease.terminate()
     wait_for(lambda: state(ben, first), lambda seen: seen == ("running", 3))
-    assert "the lease of GPU 0 has ended" in reasons(ben, first)
+    assert "GPU 0 was lent from an idle lease, which has ended" in reasons(ben, first)
     assert [(one["user"], one["loan"]) for one in ben.gpus()[0]["holders"]] == [(ben.name, False)]
 
 
@@ -109,5 +109,5 @@ def test_nothing_is_lent_without_the_word_of_root(idle: Idle) -> None:
     assert ben.json("why", str(job))["reason"].startswith("needs 1 GPU; 0 of 1 free")
     assert state(ben, job)[0] == "queued"
     with ben.popen("config", "set", "idle_gpus", "evictable") as refused:
-        assert "counts only in /etc/dibs/config.toml" in refused.communicate()[1]
+        assert "can be set only in /etc/dibs/config.toml" in refused.communicate()[1]
     assert refused.returncode == 2

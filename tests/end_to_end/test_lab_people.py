@@ -232,6 +232,21 @@ def test_a_project_that_used_its_gpu_hours_waits(lab: Lab) -> None:
     assert ann.show(second)["state"] == "queued"
 
 
+def test_a_quota_of_a_project_holds_without_a_restart(lab: Lab) -> None:
+    ann = lab.person(people.NAMES[0], "fake:2")
+    first = ann.add("sleep 1000", "--project", "demo")
+    wait_for(lambda: ann.show(first), lambda seen: seen["state"] == "running")
+    lab.rule("[quotas.project.demo]\ngpus = 1\n")
+    with ann.popen("add", "-g", "2", "--project", "demo", "true") as refused:
+        assert "the quota of project demo is 1 at once" in refused.communicate()[1]
+    assert refused.returncode == 69
+    second = ann.add("true", "--project", "demo")
+    assert ann.json("why", str(second))["reason"] == "the jobs of project demo use 1 of 1 GPUs (quota)"
+    lab.rule("")
+    ann.dibs("group", "set", "other", "-j", "1")
+    wait_for(lambda: ann.show(second), lambda seen: seen["state"] == "done")
+
+
 def test_a_group_has_a_quota_together_and_one_for_each_member(lab: Lab) -> None:
     ann, ben, eve = (lab.person(name, "fake:4") for name in (*people.NAMES, "dibs-test-eve"))
     people.make_group("dibs-test-students", [ann.name, ben.name])

@@ -166,7 +166,7 @@ def test_a_users_drain_applies_to_own_jobs_and_roots_to_everybody(pair: Callable
     assert "GPU 0: drained by root: fan" in ben.dibs("why", str(his))
     with ben.popen("gpus", "undrain", "0") as process:
         _, complaint = process.communicate()
-    assert (process.returncode, "GPU 0 is drained by root for everybody" in complaint) == (4, True)
+    assert (process.returncode, "GPU 0 is drained by root for all users" in complaint) == (4, True)
     drains.unmark(place, "FAKE-0")
     # The marks of root are read in every turn; any request of a user causes one.
     for person, job in ((ann, hers), (ben, his)):

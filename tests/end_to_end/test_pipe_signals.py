@@ -104,12 +104,12 @@ def test_the_first_signal_lets_running_commands_finish_and_starts_no_more(
     patient: CalledCommand, number: signal.Signals
 ) -> None:
     patient.signal(number)
-    patient.heard("starting nothing more; 1 command finishes")
+    patient.heard("no more commands start; 1 command finishes")
     assert [one.pid for one in patient.holders()] == [patient.process.pid]
     (patient.bench.folder / "go").touch()
     code, told = patient.end()
     assert code == 128 + number
-    assert "stopped: 1 command and what was not read yet not started" in told
+    assert "stopped before starting 1 command and the rest of the input" in told
     assert patient.has("finished")
     assert not patient.has("never")
     assert patient.holders() == []
@@ -118,7 +118,7 @@ def test_the_first_signal_lets_running_commands_finish_and_starts_no_more(
 def test_a_second_sighup_counts_as_the_same(patient: CalledCommand) -> None:
     """When a terminal is closed, the kernel and the shell both send one."""
     patient.signal(signal.SIGHUP)
-    patient.heard("starting nothing more")
+    patient.heard("no more commands start")
     patient.signal(signal.SIGHUP)
     (patient.bench.folder / "go").touch()
     assert patient.end()[0] == 129
@@ -128,7 +128,7 @@ def test_a_second_sighup_counts_as_the_same(patient: CalledCommand) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_second_signal_ends_the_process_trees(patient: CalledCommand, number: signal.Signals) -> None:
     patient.signal(number)
-    patient.heard("starting nothing more")
+    patient.heard("no more commands start")
     patient.signal(number)
     assert patient.end()[0] == 128 + number
     assert not patient.has("finished")
@@ -140,7 +140,7 @@ def test_the_third_signal_kills_what_ignores_the_second(bench: Bench, door: str)
     called = CalledCommand(bench, door, STUBBORN)
     called.wait_for("ready")
     called.signal(signal.SIGINT)
-    called.heard("starting nothing more")
+    called.heard("no more commands start")
     called.signal(signal.SIGINT)
     called.wait_for("termed")
     assert called.process.poll() is None

@@ -80,6 +80,6 @@ def test_a_gate_that_another_user_closed_is_a_condition_of_its_gpu(pair: tuple[P
     assert str(gate) in ann.dibs("gpus")
     with ann.popen("pipe") as piped:
         _, err = piped.communicate("true\ntrue\n")
-    assert (piped.returncode, "GPU 1 is left alone: " in err) == (0, True)
+    assert (piped.returncode, "GPU 1 is not used: " in err) == (0, True)
     gate.chmod(0o1666)
     check_all_done(ann)

@@ -424,7 +424,7 @@ def test_a_broken_file_makes_one_gpu_unusable_and_costs_no_job(bench: Bench, nam
 def check_foreground(bench: Bench, path: Path) -> None:
     """See that `pipe` and `lease` leave a GPU out, unless it was named."""
     piped = bench.cli("pipe", input="true\ntrue\ntrue\n")
-    assert (piped.returncode, f"GPU 1 is left alone: cannot use {path}" in piped.stderr) == (0, True)
+    assert (piped.returncode, f"GPU 1 is not used: cannot use {path}" in piped.stderr) == (0, True)
     assert bench.cli("lease", "--", "true").returncode == 0
     for refused in (bench.cli("pipe", "--gpu-ids", "1", input="true\n"), bench.cli("lease", "--gpu-ids", "1", "true")):
         assert refused.returncode == 125

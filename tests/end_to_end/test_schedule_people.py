@@ -74,7 +74,7 @@ def test_all_users_share_one_state_and_one_line(pair: tuple[Person, Person], sha
         shown = run(ben, "sch", "-s")[1]
         assert f"GPU: cuda0\nUser: {ann.name}\nTask: ['sh', '-c', " in shown
         assert run(ben, "sch", "-r", "0")[::2] == (
-            2, f"sch: GPU 0 is in use by {ann.name} (pid {pid}). --force ends what runs on it.\n"
+            2, f"sch: GPU 0 is in use by {ann.name} (pid {pid}). --force stops the task on it.\n"
         )  # fmt: skip
         assert run(ben, "sch", "-r", "0", "--force")[0] == 4, "nobody ends the task of somebody else"
         with started(ben, "sch", "touch", "ran") as his:

@@ -79,7 +79,7 @@ def test_a_search_runs_all_its_trials_and_more_when_it_is_run_again(bench: Bench
     assert search(bench, trials=11).stdout == "11 trials: 0 new, 0 retried, 11 done, 0 to follow\n"
 
 
-#: Says that it runs, and ends when it is told to.
+#: Writes that it runs, and ends on request.
 OBEDIENT = """
 import os, sys, time
 index = os.environ["DIBS_INDEX"]
@@ -229,12 +229,14 @@ def test_what_a_search_cannot_do_is_refused_and_changes_nothing(bench: Bench) ->
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         return done.stderr
 
-    assert "--search expected the number of runs" in refuse("--search", "tpe", "--minimize", "loss")
-    assert "--search expected the metric" in refuse("--search", "tpe", "--trials", "5")
-    assert "--trials expected --search" in refuse("--trials", "5")
-    assert "expected neither --sample" in refuse("--search", "tpe", "--trials", "5", "--sample", "3", "--minimize", "l")
+    assert "--search needs the number of runs" in refuse("--search", "tpe", "--minimize", "loss")
+    assert "--search needs a metric" in refuse("--search", "tpe", "--trials", "5")
+    assert "--trials needs --search" in refuse("--trials", "5")
+    assert "cannot be combined with --sample" in refuse(
+        "--search", "tpe", "--trials", "5", "--sample", "3", "--minimize", "l"
+    )
     assert "one of --minimize" in refuse("--search", "tpe", "--trials", "5", "--minimize", "l", "--maximize", "l")
-    assert "--early-stop expected the metric" in refuse("--sample", "3", "--early-stop", "median")
+    assert "--early-stop needs a metric" in refuse("--sample", "3", "--early-stop", "median")
     assert "--again expected points" in refuse("--search", "tpe", "--trials", "5", "--minimize", "l", "--again")
     assert "--print expected points" in refuse("--search", "tpe", "--trials", "5", "--minimize", "l", "--print")
     assert "tpe, cmaes or random" in refuse("--search", "grid", "--trials", "5")
@@ -243,7 +245,7 @@ def test_what_a_search_cannot_do_is_refused_and_changes_nothing(bench: Bench) ->
 
 def test_a_dry_run_shows_the_space_and_the_first_points(bench: Bench) -> None:
     shown = search(bench, "--dry-run").stdout.splitlines()
-    assert shown[0] == "8 trials of s, a new search; nothing was queued."
+    assert shown[0] == "8 trials of s, a new search; nothing was submitted."
     assert "  x: uniform, -5 to 5" in shown
     first = [line.split()[2] for line in shown if "f.py" in line]
     assert len(first) == 5

@@ -57,9 +57,9 @@ def test_a_job_that_uses_more_than_it_declared_is_marked_or_ended(bench, nvml, e
     if enforced:
         job = bench.until(job_id)
         assert (job["state"], job["cause"]) == ("failed", "gpu")
-        assert job["remark"] == "ended by --vram-enforce: it uses 6G of GPU 0, and declared 4G"
+        assert job["remark"] == "ended by --vram-enforce: it uses 6G of GPU 0, but declared 4G"
     else:
-        assert bench.job(job_id)["marks"] == ["uses 6G of GPU 0, and declared 4G"]
+        assert bench.job(job_id)["marks"] == ["uses 6G of GPU 0, but declared 4G"]
         assert bench.job(job_id)["state"] == "running"
 
 
@@ -67,5 +67,5 @@ def test_vram_enforce_without_vram_is_refused(bench):
     refused = bench.cli("add", "--vram-enforce", "true")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "dibs: --vram-enforce expected --vram beside it, got none. Say how much, as in --vram 18G.\n",
+        "dibs: --vram-enforce needs --vram. For example: --vram 18G.\n",
     )

@@ -1,4 +1,4 @@
-"""Processes that outlive whoever started them: only their pid is known, and they may stay zombies for minutes."""
+"""Processes that outlive their starter: only their pid is known, and they may stay zombies for minutes."""
 
 from __future__ import annotations
 

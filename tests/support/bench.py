@@ -64,6 +64,8 @@ class Bench:
             "DIBS_CPU_SLOTS": "4",
             # One process less for each of thousands of daemons; its own tests switch it on.
             "DIBS_COMMAND_SERVER": "false",
+            # Thousands of files less for each of them; likewise.
+            "DIBS_PREPARED_FOLDERS": "0",
             **environ,
         }
         self.client = Starter(self.home, self.environ)

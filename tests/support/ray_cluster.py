@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,6 @@ CPUS = 8
 PORTS = 3 + 2 * len(NODES)
 #: For one node to join: half a minute on a busy machine, and over three at a load of 40.
 PATIENCE_S = 420.0
-#: Starts of one node, on a machine that is too busy.
-TRIES = 4
 ADDRESS = "127.0.0.1"
 
 
@@ -140,11 +139,11 @@ class RayCluster:
         return sorted(row["labels"].get("node", "") for row in found if row["state"] == "ALIVE")
 
     def start_node(self, node: str) -> None:
-        """Start a node, or bring one back, and wait until the head counts it. Ray gives up after 30 s; we try again."""
-        for _ in range(TRIES):
-            if self._start(node):
-                return
-        raise AssertionError(f"{node} did not start: {(self.folder / f'{node}.log').read_text()[-2000:]}")
+        """Start a node, or bring one back, and wait until the head counts it. Ray gives up soon; we try again."""
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not self._start(node):
+            if time.monotonic() > give_up_at:
+                raise AssertionError(f"{node} did not start: {(self.folder / f'{node}.log').read_text()[-2000:]}")
 
     def _start(self, node: str) -> bool:
         number = NODES.index(node)
@@ -165,8 +164,21 @@ class RayCluster:
         log = self.folder / f"{node}.log"
         pid = background.start([str(VENV / "bin" / "ray"), "start", *words], self.environ, log)
         (self.folder / f"{node}.pid").write_text(str(pid))
-        wait_for(self.living, lambda seen: node in seen or not background.is_running(pid), PATIENCE_S)
-        return background.is_running(pid)
+        raylets: list[int] = []
+
+        def state() -> str:
+            if node in self.living():
+                return "up"
+            if not raylets:
+                raylets.extend(proc.pid for proc in self.find(node, "raylet") if proc.comm == "raylet")
+            # On a busy machine a raylet gives up after 15 s without its agents; `ray start` would wait for it in vain.
+            is_dead = raylets and not any(background.is_running(raylet) for raylet in raylets)
+            return "dead" if is_dead or not background.is_running(pid) else ""
+
+        if wait_for(state, patience_s=PATIENCE_S) == "up":
+            return True
+        self.kill_node(node)
+        return False
 
     def kill_node(self, node: str) -> None:
         """Lose a machine: kill everything that runs on the node."""

@@ -15,7 +15,7 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 def ago(**span: float) -> str:
-    """Return a moment before `NOW`."""
+    """Return a time before `NOW`."""
     return (NOW - timedelta(**span)).isoformat()
 
 
@@ -37,7 +37,7 @@ def gpu(index: int, state: str = "free", **fields: Any) -> Any:
     return {
         "index": index, "id": f"GPU-{index}", "state": state, "utilization": 0, "memory_used": 0,
         "memory_total": 24 * 2**30, "holders": [], "blocked": None, "reserved_for": None, "drained": None,
-        "fault": None, "foreign": None, "is_idle": False, "unused_since": None,
+        "fault": None, "foreign": None, "is_idle": False, "unused_since": None, "reservation": None,
     } | fields  # fmt: skip
 
 
