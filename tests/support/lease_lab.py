@@ -71,7 +71,7 @@ def race(program: str, first: object, second: object, *words: object, racers: in
             assert process.stdout.readline() == b"ready\n"
         for process in running:
             tell(process, "go")
-        outputs = [process.communicate(timeout=120)[0].decode().strip() for process in running]
+        outputs = [process.communicate(timeout=480)[0].decode().strip() for process in running]
     finally:
         for process in running:
             end(process)
