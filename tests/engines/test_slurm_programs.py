@@ -10,7 +10,7 @@ import pytest
 
 from bench import wait_for
 from dibs.engines import slurm
-from dibs.engines.protocol import Needs, Start, Unavailable
+from dibs.engines.protocol import Needs, Refused, Start, Unavailable
 from dibs.system.configuration.engines import EngineSettings
 from lab import Lab
 
@@ -148,3 +148,33 @@ def test_while_slurm_hangs_local_jobs_start_and_verbs_answer(tmp_path: Path) -> 
         program(path, "squeue", "exit 0")
         program(path, "scancel", "exit 0")
         own.close()
+
+
+def test_signals_are_for_jobs_that_run(engine: slurm.Slurm, tmp_path: Path) -> None:
+    """For one that waits in Slurm, scancel would wait until it runs."""
+    program(tmp_path / "bin", "scancel", f'echo "$@" >> {tmp_path}/words')
+    engine.poke("12")
+    engine.stop(["12"], now=False)
+    poked, ended, stopped = (tmp_path / "words").read_text().splitlines()
+    assert "--state=RUNNING" in poked.split()
+    assert "--state=RUNNING" in stopped.split()
+    assert ended == "-Q --state=PENDING 12"
+
+
+def test_a_task_that_takes_a_job_at_the_last_moment_has_the_time_for_it(tmp_path: Path) -> None:
+    settings = EngineSettings("lab", "slurm", tmp_path / "shared", reuse=3600.0)
+    own = slurm.Slurm(settings, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    program(tmp_path / "bin", "sbatch", f'echo "$@" > {tmp_path}/words; echo 40')
+    own.submit([start(tmp_path, number, batch=9)._replace(needs=Needs(1, time_limit_s=600.0)) for number in (1, 2)])
+    assert "--time=73" in (tmp_path / "words").read_text().split()
+
+
+def test_an_option_without_its_value_takes_none_of_ours(engine: slurm.Slurm, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "sbatch", f'echo "$@" > {tmp_path}/words; echo 40')
+    engine.submit([start(tmp_path)._replace(needs=Needs(1, options="-p"))])
+    assert (tmp_path / "words").read_text().split()[-1] == "-p"
+
+
+def test_a_submission_without_an_id_is_no_trouble_of_the_engine(engine: slurm.Slurm, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "sbatch", "echo hello")
+    assert engine.submit([start(tmp_path)]) == {"dibs-x-1.1.1": Refused("sbatch printed no job id but 'hello\\n'")}

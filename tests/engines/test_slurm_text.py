@@ -48,8 +48,6 @@ def test_a_name_may_contain_the_mark_between_columns() -> None:
 def test_a_job_that_can_never_start_is_recognised() -> None:
     (hopeless,) = [line.seen.why for line in slurm_text.job_lines(SQUEUE) if line.ref == "2"]
     assert hopeless == "it can never start: no node of the partition can satisfy it (PartitionConfig)"
-    assert slurm_text.is_hopeless(hopeless)
-    assert not slurm_text.is_hopeless(slurm_text.why_waiting("Priority"))
 
 
 @pytest.mark.parametrize(
@@ -135,6 +133,19 @@ def test_requests_name_one_node_and_what_was_asked() -> None:
         ("--export=NONE", "--export is set by dibs"),
         ("gpu", 'expected options such as -p gpu, got "gpu"'),
         ("-p gpu script.sh", 'got "script.sh"'),
+        ("-s -p gpu -wn1 --mem-per-cpu 2G", None),
+        # sbatch takes beginnings of names, and flags in one word.
+        ("--arra=1-3", "--arra is set by dibs; use --array of dibs"),
+        ("--job-n x", "--job-n is set by dibs; use --name of dibs"),
+        ("-sH", "-H is set by dibs; use --hold of dibs"),
+        ("-vJfoo", "-J is set by dibs"),
+        ("-wJfoo", None),
+        ("-v gpu", 'got "gpu"'),
+        ("-", 'got "-"'),
+        ("--", "-- is set by dibs"),
+        ("-Q", "-Q is set by dibs"),
+        ("-M other", "-M is set by dibs; use another engine of dibs"),
+        ("--clusters=other", "--clusters is set by dibs; use another engine of dibs"),
     ],
 )
 def test_options_that_dibs_sets_are_refused(options: str, problem: str | None) -> None:
@@ -162,6 +173,7 @@ def test_options_that_dibs_sets_are_refused(options: str, problem: str | None) -
             "Job violates accounting/QOS policy",
             False,
         ),
+        ("sbatch: option requires an argument -- 'p'\n", "option requires an argument -- 'p'", True),
         ("", "sbatch gave no reason", False),
     ],
 )
@@ -174,3 +186,17 @@ def test_the_script_becomes_the_runner_and_quotes_its_words() -> None:
     assert slurm_text.script(["py", "-c", "a b", "/x/spec.1"]) == "#!/bin/sh\nexec py -c 'a b' /x/spec.1\n"
     array = slurm_text.script(["py", "spec.1"], "/x y/arrays/k")
     assert array == "#!/bin/sh\nexec py '/x y/arrays/k'/\"$SLURM_ARRAY_TASK_ID\"/spec.1\n"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "job_id"),
+    [
+        ("4107\n", "4107"),
+        ("4107;uni\n", "4107"),
+        ("Welcome!\n--> 3 checks: ok\n4107\n", "4107"),
+        ("", None),
+        ("id 4107", None),
+    ],
+)
+def test_the_id_is_found_in_what_a_site_prints(stdout: str, job_id: str | None) -> None:
+    assert slurm_text.job_id(stdout) == job_id

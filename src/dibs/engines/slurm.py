@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from dibs.engines import slurm_arrays, slurm_text
 from dibs.engines.protocol import Caps, Engine, Needs, Node, Refused, Seen, Start, Unavailable
+from dibs.model import units
 from dibs.system import paths
 from dibs.system.configuration.engines import EngineSettings
 
@@ -37,12 +38,14 @@ MOST_REFS = 5000
 #: Seconds for which a start that ended without a trace may still leave one: other machines see new files in a network
 #: folder only when their caches expire, on a local disk at once.
 NETWORK_GRACE_S, LOCAL_GRACE_S = 60.0, 3.0
-#: Seconds after its begin during which a task of an array takes further starts. Much less than Slurm's own time limit
-#: exceeds ours (`slurm_text.request_words`).
+#: Seconds after its begin during which a task of an array takes further starts.
 REUSE_S = 20.0
 #: Slurm's nice for one step of our priority, and its range for users.
 NICE_STEP, MOST_NICE = 100, 100_000
 
+
+#: Options of scancel to signal runners. Without the state it waits until a job runs that still waits.
+SIGNAL_RUNNING = ("-Q", "--state=RUNNING", "--batch")
 
 #: What Slurm's programs say when they did not reach the controller, or it is not ready.
 UNREACHABLE = (
@@ -102,10 +105,12 @@ class Slurm:
         for what, asked, most in (
             ("GPUs", needs.gpus, max(node.gpus for node in typed)),
             ("CPUs", needs.cpus, max(node.cpus for node in typed)),
-            ("bytes of memory", needs.mem, max(node.mem for node in typed)),
         ):
             if asked > most:
                 return f"no node of {self.name} has {asked} {what}; the largest has {most}"
+        if needs.mem > (mem := max(node.mem for node in typed)):
+            wanted, largest = units.format_size(needs.mem), units.format_size(mem)
+            return f"no node of {self.name} has {wanted} of memory; the largest has {largest}"
         return None
 
     def poll(self, refs: Sequence[str]) -> Mapping[str, Seen]:
@@ -180,6 +185,10 @@ class Slurm:
         name = f"{group[0].key}-{os.urandom(3).hex()}"
         links = self._arrays.make(name, group)
         first = group[0]
+        if first.needs.time_limit_s is not None:
+            # What a task takes at the last moment has its whole limit too.
+            longer = first.needs._replace(time_limit_s=first.needs.time_limit_s + self._reuse_s)
+            first = first._replace(needs=longer)
         output = f"{links}/%a/{os.path.basename(first.engine_output)}"
         argv = (*first.argv[:-1], os.path.basename(first.argv[-1]))
         words = [f"--job-name={name}", f"--output={output}", f"--array=0-{len(group) - 1}"]
@@ -192,18 +201,15 @@ class Slurm:
         return {start.key: f"{answer}_{number}" for number, start in enumerate(group)}
 
     def _sbatch(self, start: Start, words: Sequence[str], script: str) -> str | Refused:
-        command = ["sbatch", "--parsable", *self._fixed(start), *words]
+        # Those of the user come last: an option without its value must not swallow one of ours.
+        command = ["sbatch", "--parsable", *words, *self._fixed(start)]
         code, text, error = self._run(command, script)
         if code != 0:
             told = slurm_text.refusal_words(error)
             if _is_unreachable(error):
                 raise Unavailable(told)
             return Refused(told, is_final=slurm_text.is_final(error))
-        # With several clusters the id is followed by the name of one.
-        ref = text.strip().split(";")[0]
-        if not ref.isdigit():
-            raise Unavailable(f"sbatch printed no job id but {text[:80]!r}")
-        return ref
+        return slurm_text.job_id(text) or Refused(f"sbatch printed no job id but {text[:80]!r}")
 
     def _fixed(self, start: Start) -> list[str]:
         """Return the options that all starts like this one have in common."""
@@ -221,12 +227,12 @@ class Slurm:
                 self._tell("scancel", "-Q", *some)
             else:
                 self._tell("scancel", "-Q", "--state=PENDING", *some)
-                self._tell("scancel", "-Q", "--batch", "--signal=TERM", *some)
+                self._tell("scancel", *SIGNAL_RUNNING, "--signal=TERM", *some)
 
     def poke(self, ref: str) -> None:
         """Let the runner read its orders."""
         for task in self._tasks([ref]):
-            self._tell("scancel", "-Q", "--batch", "--signal=USR1", task)
+            self._tell("scancel", *SIGNAL_RUNNING, "--signal=USR1", task)
 
     def _tasks(self, refs: Sequence[str]) -> list[str]:
         """Return the jobs and tasks that carry out starts, without those of starts that are over."""

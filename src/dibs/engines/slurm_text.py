@@ -73,6 +73,7 @@ FINAL_REFUSALS = (
     "requested time limit is invalid", "more processors requested than permitted", "invalid feature",
     "memory required by task is not available", "node count specification invalid", "access/permission denied",
     "user's group not permitted", "invalid --", "invalid job array", "unable to open file",
+    "requires an argument", "is ambiguous", "doesn't allow an argument",
 )  # fmt: skip
 
 #: Options of sbatch that dibs sets itself, or that would break it.
@@ -81,12 +82,15 @@ OURS = frozenset(
      "--export-file", "--chdir", "-D", "--wrap", "--parsable", "--requeue", "--no-requeue", "--wait", "-W",
      "--test-only", "--dependency", "-d", "--hold", "-H", "--begin", "-b", "--open-mode", "--kill-on-invalid-dep",
      "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--help", "-h", "--usage", "--version", "-V",
-     "--time", "-t", "--get-user-env")
+     "--time", "-t", "--get-user-env", "--quiet", "-Q", "--clusters", "-M", "--uid", "--gid")
 )  # fmt: skip
+#: Short options of sbatch without a value: others may follow in the same word.
+FLAGS = frozenset("hHIkOQsuvVW")
 INSTEAD = {
     "--dependency": "--after", "-d": "--after", "--begin": "--begin", "-b": "--begin", "--array": "--array",
     "-a": "--array", "--hold": "--hold", "-H": "--hold", "--time": "--time", "-t": "--time", "--output": "--output",
     "-o": "--output", "--job-name": "--name", "-J": "--name", "--chdir": "--chdir", "-D": "--chdir",
+    "--clusters": "another engine", "-M": "another engine",
 }  # fmt: skip
 
 
@@ -96,15 +100,34 @@ def options_problem(text: str) -> str | None:
         words = shlex.split(text)
     except ValueError as error:
         return f"the options {shlex.quote(text)} cannot be read: {str(error).lower()}"
-    for place, word in enumerate(words):
-        name = word.split("=", 1)[0] if word.startswith("--") else word[:2]
-        if name in OURS:
-            instead = f"; use {INSTEAD[name]} of dibs" if name in INSTEAD else ""
-            return f"{name} is set by dibs{instead}"
-        is_value = place > 0 and words[place - 1].startswith("-") and "=" not in words[place - 1]
-        if not word.startswith("-") and not is_value:
-            return f'expected options such as -p gpu, got "{word}"'
+    may_be_value = False
+    for word in words:
+        if not word.startswith("-") or word == "-":
+            if not may_be_value:
+                return f'expected options such as -p gpu, got "{word}"'
+            may_be_value = False
+            continue
+        names, may_be_value = _options_in(word)
+        for name in names:
+            # sbatch takes the beginning of a long name for the whole.
+            own = next((own for own in sorted(OURS) if own == name or (name[1] == "-" and own.startswith(name))), None)
+            if own is not None:
+                instead = f"; use {INSTEAD[own]} of dibs" if own in INSTEAD else ""
+                return f"{name} is set by dibs{instead}"
     return None
+
+
+def _options_in(word: str) -> tuple[list[str], bool]:
+    """Return the options in one word, and whether the next word may be the value of the last one."""
+    if word.startswith("--"):
+        name, mark, _ = word.partition("=")
+        return [name], not mark
+    names = []
+    for place, letter in enumerate(word[1:], 2):
+        names.append(f"-{letter}")
+        if letter not in FLAGS:
+            return names, place == len(word)
+    return names, False
 
 
 def request_words(needs: Needs, nice: int) -> list[str]:
@@ -176,11 +199,6 @@ def why_waiting(reason: str) -> str:
     return f"waits ({reason})"
 
 
-def is_hopeless(why: str) -> bool:
-    """Tell whether a job with this reason waits forever."""
-    return why.startswith("it can never start")
-
-
 def is_final(refusal: str) -> bool:
     """Tell whether what sbatch said means that it will never accept the job."""
     lowered = refusal.lower()
@@ -192,7 +210,9 @@ def node_lines(text: str) -> list[Node]:
     found: dict[str, Node] = {}
     for name, state, cpus, memory, gres, used in _columns(text, 6):
         total, kind = _gpus(gres)
-        is_up = not any(word in state for word in ("down", "drain", "fail", "unknown", "power", "not_resp", "*"))
+        is_up = not any(
+            word in state for word in ("down", "drain", "fail", "inval", "unknown", "power", "not_resp", "*")
+        )
         counts = cpus.split("/")
         if len(counts) != 4:
             raise ValueError(f"expected CPUs as A/I/O/T, got {cpus[:40]!r}")
@@ -220,6 +240,13 @@ def _columns(text: str, count: int) -> Iterator[list[str]]:
         if len(columns) != count:
             raise ValueError(f"expected {count} columns, got {line[:80]!r}")
         yield columns
+
+
+def job_id(stdout: str) -> str | None:
+    """Return the id in what sbatch printed; None: there is none."""
+    # Sites put programs of their own in front of sbatch, which print more. With several clusters a name follows the id.
+    found = re.findall(r"^(\d+)(?:;.*)?$", stdout, re.MULTILINE)
+    return found[-1] if found else None
 
 
 def refusal_words(stderr: str) -> str:

@@ -50,7 +50,7 @@ class Outbox:
         self.due_at = time.monotonic() + again_s
 
     def _find_doubtful(self) -> None:
-        """Find starts that an earlier daemon may have submitted before it could record that."""
+        """Find starts that the engine may have without our knowledge, because its answer or a daemon was lost."""
         doubtful = {own.key: own for own in self._tracked.values() if own.is_doubtful}
         if not doubtful:
             return
@@ -77,7 +77,13 @@ class Outbox:
                 # The shared folder: nothing about the job, and nothing about the engine.
                 raise Unavailable(f"{own.folder} cannot be written: {error.strerror or error}") from error
         crash_point("remote:written")
-        answers = self._engine.submit(starts)
+        try:
+            answers = self._engine.submit(starts)
+        except Unavailable:
+            # It may have some of them nevertheless.
+            for own in some:
+                own.is_doubtful = True
+            raise
         crash_point("remote:submitted")
         news: list[News] = []
         again_s = math.inf
@@ -93,6 +99,7 @@ class Outbox:
                 own.remove_spec()
                 news.append(Declined(own.start_id, answer.why))
             else:
+                own.is_doubtful = True
                 again_s = min(again_s, OFFER_AGAIN_S)
                 own.seen = Seen("waiting", f"not accepted yet: {answer.why}")
         return news, again_s
