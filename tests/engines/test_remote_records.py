@@ -9,8 +9,9 @@ from typing import cast
 
 import pytest
 
+import build
 from dibs.engines.protocol import Caps, Engine, Node, Seen
-from dibs.engines.remote import Remote
+from dibs.engines.remote import Remote, _Drop
 from dibs.engines.remote_starts import Accepted, Judged, News, Packer, StartId, Tracked
 from dibs.runner import attempts, records
 from dibs.runner.attempts import Alive, Ended, Lost
@@ -31,6 +32,8 @@ class Cluster:
     def __init__(self) -> None:
         self.polls: list[Sequence[str]] = []
         self.forgotten: list[str] = []
+        self.stopped: list[Sequence[str]] = []
+        self.poked: list[str] = []
         self.says = Seen("running", node="n2")
 
     def nodes(self) -> list[Node]:
@@ -42,6 +45,13 @@ class Cluster:
 
     def find(self, keys: Iterable[str]) -> Mapping[str, Sequence[str]]:
         return {}
+
+    def stop(self, refs: Sequence[str], *, now: bool) -> None:
+        assert now
+        self.stopped.append(tuple(refs))
+
+    def poke(self, ref: str) -> None:
+        self.poked.append(ref)
 
     def forget(self, refs: Sequence[str]) -> None:
         self.forgotten += refs
@@ -154,3 +164,50 @@ def test_a_missing_record_is_no_news(lab: Follower) -> None:
     os.close(fd)
     lab.verdict(3)
     assert {one.start_id.job for one in lab.news} == {3}
+
+
+def test_orders_wait_for_a_folder_that_can_be_written_and_nothing_else_does(lab: Follower) -> None:
+    """A full or read-only folder: a pause comes later; a stop is for the engine, since no runner can be told."""
+    for number in (1, 2):
+        records.write_running(fd := lab.follow(number), records.RunningCommand(7, 8, 5, "n1"))
+        os.close(fd)
+        # Nobody can write into a folder, not even root.
+        (lab.folder / str(number) / "orders.1").mkdir()
+    wait_for(lambda: len(lab.news), lambda count: count == 2)
+    lab.cluster.caps = lab.cluster.caps._replace(poll_s=0.05)
+    lab.remote.order(build.job(1, attempt=1, start=1), "pause")
+    lab.remote.order(build.job(2, attempt=1, start=1), "stop 1000")
+    fd = lab.follow(3)
+    records.write_running(fd, records.RunningCommand(7, 8, 5, "n1"))
+    records.write_final(fd, ENDED)
+    os.close(fd)
+    lab.verdict(3)
+    wait_for(lambda: lab.cluster.stopped, lambda stopped: ("2",) in stopped)
+    (lab.folder / "1" / "orders.1").rmdir()
+    wait_for((lab.folder / "1" / "orders.1").is_file)
+    assert attempts.Orders(str(lab.folder / "1"), 1).new() == [["pause"]]
+    assert not lab.remote.condition.trouble
+
+
+def test_what_was_given_up_is_ended_by_the_engine_and_forgotten(lab: Follower) -> None:
+    for number in (1, 2, 3):
+        (lab.folder / str(number)).mkdir()
+        lab.remote._inbox.put(
+            Tracked(StartId(number, 1, 1), f"key-{number}", str(lab.folder / str(number)), ref=str(number))
+        )
+    for number in (1, 2, 3):
+        lab.remote._inbox.put(_Drop(StartId(number, 1, 1)))
+    wait_for(lambda: sorted(lab.cluster.forgotten), lambda refs: refs == ["1", "2", "3"])
+    assert sorted(ref for refs in lab.cluster.stopped for ref in refs) == ["1", "2", "3"]
+
+
+def test_a_start_that_waits_in_the_engine_has_no_runner_to_poke(lab: Follower) -> None:
+    for number in (1, 2):
+        (lab.folder / str(number)).mkdir()
+        own = Tracked(StartId(number, 1, 1), f"key-{number}", str(lab.folder / str(number)), ref=str(number))
+        own.is_told = number == 2
+        lab.remote._inbox.put(own)
+        lab.remote.order(build.job(number, attempt=1, start=1), "limit 60")
+    wait_for(lambda: lab.cluster.poked)
+    assert lab.cluster.poked == ["2"]
+    assert attempts.Orders(str(lab.folder / "1"), 1).new() == [["limit", "60"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -42,3 +43,20 @@ def test_the_folder_is_for_its_owner(tmp_path: Path) -> None:
     root = packer(shared).prepare()
     assert root == node_code.root_in(shared)
     assert shared.stat().st_mode & 0o077 == 0
+
+
+def test_a_full_disk_does_not_become_fuller_with_each_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Path] = []
+
+    def write_bytes(path: Path, content: bytes) -> int:
+        if len(written) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        path.touch()
+        return 0
+
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    with pytest.raises(Unavailable, match="No space left on device"):
+        packer(tmp_path / "shared").prepare()
+    assert len(written) == 3
+    assert list((tmp_path / "shared" / "code").iterdir()) == []

@@ -48,14 +48,15 @@ def install(shared: Path) -> Path:
         files = lean_files()
         # Complete or not at all: another daemon may be copying too.
         fresh = root.with_name(f".{root.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        for name, content in files.items():
-            path = fresh / "dibs" / name
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.write_bytes(content)
         try:
+            for name, content in files.items():
+                path = fresh / "dibs" / name
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.write_bytes(content)
             fresh.rename(root)
         except OSError:
-            shutil.rmtree(fresh)
+            # A full disk, for example: what was written must not make it fuller with each try.
+            shutil.rmtree(fresh, ignore_errors=True)
             if not root.is_dir():
                 raise
     return root

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dibs.engines.exchange.node_watch import Condition, NodeWatch
 from dibs.engines.exchange.outbox import Outbox
@@ -61,6 +61,7 @@ class _Order:
 
     start_id: StartId
     line: str
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,9 @@ class Remote:
         #: When to ask the engine, or whether it is back; and when the last answer has cost it enough: by the monotonic
         #: clock.
         self._ask_at = self._rest_until = 0.0
+        #: Orders that could not be written yet, and jobs that the engine should end.
+        self._late: list[_Order] = []
+        self._unwanted: list[str] = []
         self._is_over = False
         self._files = _FileThread(f"{self.engine.name} files")
         self._thread = threading.Thread(target=self._run, name=f"engine {self.engine.name}", daemon=True)
@@ -169,24 +173,32 @@ class Remote:
     # -- the thread
 
     def _run(self) -> None:
-        with self._trouble_told():
+        with self._errors_told(), self._trouble_told():
             self._read_nodes()
         while not self._is_over:
-            work = self._collect()
-            try:
-                for one in work:
+            late, self._late = self._late, []
+            for one in (*late, *self._collect()):
+                with self._errors_told():
                     self._take(one)
-                if time.monotonic() >= self._due_at():
+            if time.monotonic() >= self._due_at():
+                with self._errors_told():
                     self._round()
-            except Exception:
-                # An error in one round must not end the engine; nothing was said about any start.
-                log.exception("engine %s", self.name)
-                self._nodes.miss("an error of dibs; see daemon.log", is_first=not self._failures)
-                self._failures = max(1, self._failures)
-                self._ask_at = time.monotonic() + PAUSES_S[-1]
+
+    @contextlib.contextmanager
+    def _errors_told(self) -> Iterator[None]:
+        """Survive an error of our own: it must not end the thread, and says nothing about any start."""
+        try:
+            yield
+        except Exception:
+            log.exception("engine %s", self.name)
+            self._nodes.miss("an error of dibs; see daemon.log", is_first=not self._failures)
+            self._failures = max(1, self._failures)
+            self._ask_at = time.monotonic() + PAUSES_S[-1]
 
     def _due_at(self) -> float:
         """Return when there is something to do; an engine that cannot be reached is only asked whether it is back."""
+        if self._unwanted and not self._failures:
+            return 0.0
         return self._ask_at if self._failures else min(self._ask_at, self._outbox.due_at, self._records.due_at)
 
     def _collect(self) -> list[_Work]:
@@ -230,10 +242,12 @@ class Remote:
 
     def _look(self, asked: _Look) -> None:
         age_s = self._nodes.age_s
-        if (age_s is None or age_s >= 1.0) and not (self._failures and time.monotonic() < self._ask_at):
-            with self._trouble_told():
-                self._read_nodes()
-        asked.done.set_result(None)
+        try:
+            if (age_s is None or age_s >= 1.0) and not (self._failures and time.monotonic() < self._ask_at):
+                with self._trouble_told():
+                    self._read_nodes()
+        finally:
+            asked.done.set_result(None)
 
     def _read_nodes(self) -> None:
         self.packer.prepare()
@@ -275,6 +289,7 @@ class Remote:
             with self._trouble_told():
                 if self._failures:
                     self._read_nodes()
+                self._end_unwanted()
                 if self._failures or time.monotonic() >= self._outbox.due_at:
                     self._outbox.empty()
                 if self._failures or time.monotonic() >= self._ask_at:
@@ -357,6 +372,18 @@ class Remote:
         own = self._tracked.get(order.start_id)
         if own is None:
             return
+        try:
+            self._deliver(own, order)
+        except OSError as error:
+            # The shared folder cannot be written now. A stop does not wait for that: the engine ends the job.
+            if own.is_stop_asked:
+                own.kill_at = time.monotonic()
+            if not order.is_late:
+                log.error("job %s: the order %r cannot be written: %s", own.start_id.job, order.line, error)
+            self._late.append(replace(order, is_late=True))
+        self._hurry()
+
+    def _deliver(self, own: Tracked, order: _Order) -> None:
         verb, *words = order.line.split()
         if verb == "stop":
             own.is_stop_asked = True
@@ -366,10 +393,10 @@ class Remote:
                 self.listen([Judged(own.start_id, attempts.NeverStarted(), own.seen)])
                 return
         attempts.append_order(own.folder, own.start_id.start, order.line)
-        if own.ref is not None:
+        if own.ref is not None and own.may_have_runner and not self._failures:
+            # Otherwise a runner reads it when it begins, or a little later.
             with self._trouble_told():
                 self.engine.poke(own.ref)
-        self._hurry()
 
     def _drop(self, start_id: StartId) -> None:
         own = self._tracked.pop(start_id, None)
@@ -377,9 +404,14 @@ class Remote:
             return
         own.remove_spec()
         if own.ref is not None:
-            with self._trouble_told():
-                self.engine.stop([own.ref], now=True)
-                self.engine.forget([own.ref])
+            self._unwanted.append(own.ref)
+
+    def _end_unwanted(self) -> None:
+        """Let the engine end what was given up: all in one call, also if it could not be reached before."""
+        if self._unwanted:
+            self.engine.stop(self._unwanted, now=True)
+            self.engine.forget(self._unwanted)
+            self._unwanted.clear()
 
     def _end_disobedient(self) -> None:
         """Let the engine end what its runner did not end in time."""
@@ -398,13 +430,19 @@ class _FileThread:
         self._inbox: queue.SimpleQueue[tuple[Callable[[], bool], Future[bool]]] = queue.SimpleQueue()
         self._name = name
         self._is_started = False
+        self._last: Future[bool] = Future()
+        self._last.set_result(True)
 
     def do(self, what: Callable[[], bool]) -> bool:
         """Return the result of an operation; False if it failed, or has none in time."""
         if not self._is_started:
             self._is_started = True
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        if not self._last.done():
+            # It hangs: the next one would wait behind it.
+            return False
         answer: Future[bool] = Future()
+        self._last = answer
         self._inbox.put((what, answer))
         try:
             return answer.result(FILES_WITHIN_S)

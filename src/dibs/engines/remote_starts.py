@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +108,7 @@ class Tracked:
     outgoing: OutgoingJob | None = None
     ref: str | None = None
     gpus: int = 0
-    #: Whether an earlier daemon may have submitted it without a record.
+    #: Whether the engine may have it without a record of ours.
     is_doubtful: bool = False
     seen: Seen = field(default_factory=lambda: Seen("waiting"))
     #: Since when the engine has said that it ended or is gone, by the monotonic clock.
@@ -124,6 +125,11 @@ class Tracked:
     is_unclear: bool = False
     #: Why its files could not be read the last time; empty: they could.
     trouble: str = ""
+
+    @property
+    def may_have_runner(self) -> bool:
+        """Tell whether a runner can be told something."""
+        return self.is_told or self.seen.phase == "running"
 
     def observe(self, seen: Seen, now: float) -> None:
         """Note what the engine says."""
@@ -320,8 +326,10 @@ class Packer:
             decided_at = os.stat(f"{start.folder}/started.{job.start}").st_mtime
         except FileNotFoundError:
             return
-        # Clocks of machines differ a little.
-        if decided_at < job.submitted_at / 1000 - OLDER_S:
+        # The file has the time of the file server: compare with what that says now, not with our clock.
+        os.utime(start.folder)
+        ahead_s = os.stat(start.folder).st_mtime - time.time()
+        if decided_at - ahead_s < job.submitted_at / 1000 - OLDER_S:
             os.rename(start.folder, f"{start.folder}.older-{os.urandom(4).hex()}")
 
 
