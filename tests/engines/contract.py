@@ -100,6 +100,22 @@ class TestContract:
         site.until(last, "done")
         assert not (site.bench.folder / "never").exists()
 
+    def test_a_job_that_waits_for_a_full_engine_is_held_and_changed(self, site: Site) -> None:
+        """Wherever it waits, nothing runs while it is held; afterwards it runs as it was changed."""
+        others = site.fill()
+        job_id = site.add("echo $DIBS_JOB_NAME >>ran", gpus=site.gpus, name="before")
+        site.wait(lambda: site.bench.reason(job_id))
+        assert site.bench.cli("hold", str(job_id)).returncode == 0
+        assert site.bench.job(job_id)["state"] == "held"
+        site.bench.cancel(*others, grace_s=1)
+        site.until(site.add("true", gpus=site.gpus), "done")
+        assert site.bench.cli("edit", str(job_id), "--name", "after").returncode == 0
+        assert site.bench.job(job_id)["state"] == "held"
+        assert not (site.bench.folder / "ran").exists()
+        site.release(job_id)
+        assert site.until(job_id, "done")["attempt"] == 1
+        assert (site.bench.folder / "ran").read_text() == "after\n"
+
     def test_the_daemon_dies_around_the_submission(self, site: Site) -> None:
         """At each point, with a job that nobody has sent yet and those that the last daemon was sending."""
         everything: list[int] = []

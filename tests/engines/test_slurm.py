@@ -269,3 +269,14 @@ def test_engines_are_listed_with_their_nodes_and_the_script_can_be_used(lab: Lab
     lab.cancel(job_id)
     assert lab.until(job_id)["state"] == "cancelled"
     assert lab.cli("sbatch-script", str(lab.add("true"))).returncode == 2
+
+
+def test_the_time_limit_of_a_job_there_can_only_become_shorter(lab: Lab) -> None:
+    """Slurm ends it at the limit that it was given, and lets only administrators raise that."""
+    job_id = lab.send("sleep 600", time_limit_s=600)
+    lab.until(job_id, "started")
+    done = lab.cli("edit", str(job_id), "--time", "1h")
+    assert (done.returncode, "it can only be shortened" in done.stderr) == (2, True), done.stderr
+    assert lab.job(job_id)["time_limit_s"] == 600
+    assert lab.cli("edit", str(job_id), "--time", "1s").returncode == 0
+    assert lab.until(job_id)["state"] == "timeout"

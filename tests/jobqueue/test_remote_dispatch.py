@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import build
 from dibs.engines.exchange.node_watch import foreign_gpus
 from dibs.engines.protocol import Caps, Node
@@ -50,3 +52,17 @@ def test_what_we_do_not_use_ourselves_others_do() -> None:
     assert foreign_gpus(cluster(3, 4), own=6) == 0
     # The engine does not say, or the node is down.
     assert foreign_gpus([*cluster(None, None), Node("n3", False, 4, 0, "", 16, 0)], own=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("started_at", "ended_at", "shift"),
+    [(1_000, 9_000, 0), (5_000, 10_000, 0), (-599_000, -595_000, 600_000), (601_000, 609_000, -599_000)],
+)
+def test_times_of_a_node_whose_clock_is_wrong_become_ours(started_at: int, ended_at: int, shift: int) -> None:
+    job = build.job(submitted_at=1_000)
+    assert dispatch.clock_shift_ms(job, 10_000, started_at, ended_at) == shift
+
+
+def test_a_job_keeps_the_start_that_was_reported() -> None:
+    job = build.job(submitted_at=1_000, started_at=3_000)
+    assert dispatch.clock_shift_ms(job, 10_000, 603_500, 609_000) == 3_000 - 603_500

@@ -269,8 +269,12 @@ def _revive(turn: Turn, first: JobId) -> None:
 
 
 def hold(turn: Turn, chosen: selectors.Selection) -> Acted:
-    """Hold queued jobs."""
+    """Hold queued jobs, also those that wait on an engine of others."""
     found = turns.pick_words(turn, chosen)
+    for job in turn.store.select(selectors.within(chosen, (State.STARTING,)), turn.now):
+        remote = None if job.is_local else turn.remotes.get(job.engine)
+        if remote is not None and remote.give_up(job):
+            turn.record(job, lifecycle.GivenUp(turn.now, f"taken back from {job.engine}"))
     held = turn.store.hold(chosen, turn.now)
     return _shifted(turn, found, held, State.HELD, "only a queued job can be held")
 

@@ -14,7 +14,7 @@ from dibs.errors import Conflict, UserError
 from dibs.jobqueue import turns, validation
 from dibs.jobqueue.turns import Acted, Left, Order, Turn
 from dibs.jobqueue.validation import Submission
-from dibs.model import fields, selectors
+from dibs.model import fields, selectors, units
 from dibs.model.fields import JobSpec
 from dibs.model.jobs import Job, JobId, Request, State, default_name
 from dibs.store.query_results import Halt
@@ -88,6 +88,8 @@ def edit(turn: Turn, chosen: selectors.Selection, change: Change) -> Acted:
     new = {job.id: job.spec for job in jobs}
     if change.keys:
         new = _edited_specs(turn, jobs, change)
+        for job in jobs:
+            _check_limit(turn, job, new[job.id].time_limit_s)
     # All checks passed: from here on, things are stored.
     if change.rules and jobs:
         new = _rule(turn, jobs, new, change.rules)
@@ -106,10 +108,22 @@ def _check_editable(job: Job, change: Change) -> None:
             raise Conflict(f"job {job.id}: its runner is gone, so its time limit cannot be changed.")
         return
     also = "" if job.is_finished else ", and the time limit of a running job"
-    raise Conflict(
-        f"job {job.id} is {job.word}: only waiting jobs can be changed{also}. Nothing was changed.",
-        "Select waiting jobs with SELECTOR+queued.",
-    )
+    hint = "Select waiting jobs with SELECTOR+queued."
+    if job.state is State.STARTING and not job.is_local:
+        hint = f"To take it back from {job.engine}, type: dibs hold {job.id}"
+    raise Conflict(f"job {job.id} is {job.word}: only waiting jobs can be changed{also}. Nothing was changed.", hint)
+
+
+def _check_limit(turn: Turn, job: Job, limit_s: float | None) -> None:
+    """Refuse a longer time limit where the engine keeps the one that it was given."""
+    old_s, remote = job.spec.time_limit_s, turn.remotes.get(job.engine)
+    if not job.is_active or remote is None or not remote.engine.caps.holds_queue or old_s is None:
+        return
+    if limit_s is None or limit_s > old_s:
+        raise Conflict(
+            f"job {job.id} is on {job.engine}, which ends it at its time limit of {units.format_duration(old_s)}: "
+            "it can only be shortened. Nothing was changed.",
+        )
 
 
 def _edited_specs(turn: Turn, jobs: list[Job], change: Change) -> dict[JobId, JobSpec]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Collection, Sequence
 
@@ -16,7 +17,7 @@ from dibs.jobqueue.turns import Adopt, Order, Send, Turn, limit_word
 from dibs.model import lifecycle
 from dibs.model.jobs import Job, JobId, State
 from dibs.runner import attempts
-from dibs.runner.records import RunningCommand
+from dibs.runner.records import Final, RunningCommand
 from dibs.scheduling import views
 from dibs.scheduling.views import WaitingJob
 from dibs.system import refusals
@@ -24,6 +25,9 @@ from dibs.system.crash_points import crash_point
 from dibs.system.refusals import Refusal
 
 log = logging.getLogger("dibs.jobqueue.remote.dispatch")
+
+#: Nanoseconds of a millisecond.
+MS = 1_000_000
 
 
 def place(turn: Turn, resting: Collection[JobId]) -> None:
@@ -148,9 +152,10 @@ def _settle(turn: Turn, job: Job, judged: Judged) -> None:
         turn.changed.append(job.id)
     match judged.verdict:
         case attempts.Alive(_, RunningCommand() as running):
-            dispatch.started(turn, job, running.pid, running.started_at_ns // 1_000_000)
+            at = running.started_at_ns // MS
+            dispatch.started(turn, job, running.pid, at + clock_shift_ms(job, turn.now, at, at))
         case attempts.Ended(final):
-            dispatch.settle_ended(turn, job, final)
+            dispatch.settle_ended(turn, job, _by_our_clock(job, turn.now, final))
         case attempts.NoLease(final) | attempts.Refused(final):
             _refuse(turn, job, f"{final.device}: {final.why}" if final.device else final.why)
         case attempts.NeverStarted():
@@ -159,6 +164,27 @@ def _settle(turn: Turn, job: Job, judged: Judged) -> None:
             where = f" on {job.node}" if job.node else ""
             told = f"{job.engine}: {why or 'its runner is gone'}; no result was written{where}"
             turn.record(job, lifecycle.LostTrack(turn.now, told))
+
+
+def _by_our_clock(job: Job, now: int, final: Final) -> Final:
+    if not final.started_at_ns:
+        return final
+    shift_ns = MS * clock_shift_ms(job, now, final.started_at_ns // MS, final.ended_at_ns // MS)
+    moved = copy.copy(final)
+    moved.started_at_ns += shift_ns
+    moved.ended_at_ns += shift_ns
+    return moved
+
+
+def clock_shift_ms(job: Job, now: int, started_at: int, last_at: int) -> int:
+    """Return what to add to the times of a node: by our clock a job starts after its submission and has ended by now.
+
+    0 unless the clock of the node is wrong beyond doubt. Pure.
+    """
+    if job.started_at is not None:
+        # As when it was seen to run.
+        return job.started_at - started_at
+    return max(job.submitted_at - started_at, min(0, now - last_at))
 
 
 def _settle_unbegun(turn: Turn, job: Job, seen: Seen, output: str) -> None:
