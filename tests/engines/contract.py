@@ -27,7 +27,8 @@ while :; do sleep 0.1; done
 """
 #: Where the daemon dies: before and after the spec is written, after the engine took it, and when that is recorded.
 CRASHES = ("remote:placed", "remote:written", "remote:submitted", "remote:recorded")
-#: How often at each point; `DIBS_PROVE=1` takes about a quarter of an hour.
+#: How often at each point. `DIBS_PROVE=1` takes five minutes on Slurm and up to half an hour on Ray, for which it needs
+#: `-o faulthandler_timeout=0`.
 ROUNDS = 50 if os.environ.get("DIBS_PROVE") else 1
 
 

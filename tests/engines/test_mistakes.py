@@ -93,3 +93,11 @@ def test_a_folder_that_the_nodes_do_not_see(lab: Lab, programs: Path) -> None:
     assert (job["state"], job["cause"]) == ("failed", "start")
     shared = lab.folder / "shared-lab"
     assert f"it printed nothing: does node n1 see {shared}, and can you write there?" in job["remark"]
+
+
+def test_the_nodes_of_a_cluster_that_is_away_are_shown_with_the_reason(lab: Lab, programs: Path) -> None:
+    wait_for(lambda: lab.cli("engines", "lab").stdout, lambda text: text.startswith("NODE") and "n1" in text)
+    write(programs, "sinfo", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    told = wait_for(lambda: lab.cli("engines", "lab").stdout, lambda text: "Unable to contact" in text)
+    assert told.startswith("NODE")
+    assert told.splitlines()[-1].startswith("lab is unreachable, for ")

@@ -178,3 +178,15 @@ def test_a_token_that_would_change_the_request_is_not_used(tmp_path: Path, text:
 def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"cannot read the token file .*nowhere"):
         ray_rest.find_token(str(tmp_path / "nowhere"), {})
+
+
+def test_a_token_that_others_can_read_is_reported(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o640)
+    assert ray_rest.token_problem(str(token), {}) == f"others can read the token; type: chmod 600 {token}"
+    assert ray_rest.token_problem(None, {"RAY_AUTH_TOKEN_PATH": str(token)})
+    assert not ray_rest.token_problem(None, {"RAY_AUTH_TOKEN": "secret", "RAY_AUTH_TOKEN_PATH": str(token)})
+    token.chmod(0o600)
+    assert not ray_rest.token_problem(str(token), {})
+    assert not ray_rest.token_problem(str(tmp_path / "none"), {})

@@ -64,6 +64,7 @@ class Ray:
         self._brokers = Brokers(shared / "ray", python or sys.executable, broker, self._launch, time.monotonic)
         network = paths.network_type(shared, paths.read_text("/proc/self/mountinfo"))
         self._grace_s = LOCAL_GRACE_S if network is None else NETWORK_GRACE_S
+        self._token_problem = ""
         self._nodes: list[Node] = []
         self._node_names: dict[str, str] = {}
         #: Jobs that Ray should forget, and when to look at them next.
@@ -83,7 +84,8 @@ class Ray:
     def problem(self) -> str:
         """Return what people should know about it although it works; empty: nothing."""
         why = self._brokers.problem
-        return f"no broker for short jobs: {why}" if why else ""
+        told = [self._token_problem, f"no broker for short jobs: {why}" if why else ""]
+        return "; ".join(filter(None, told))
 
     @property
     def has_chores(self) -> bool:
@@ -94,6 +96,7 @@ class Ray:
 
     def nodes(self) -> list[Node]:
         """Return all nodes, and remember their names."""
+        self._token_problem = ray_rest.token_problem(self._token_file, self._environ)
         listing = self._get(NODES)
         try:
             status = self._get(STATUS)

@@ -76,14 +76,29 @@ def find_token(token_file: str | None, environ: Mapping[str, str]) -> str | None
 
     Read anew for each request: a token may be replaced while the daemon runs.
     """
-    if token_file:
-        return _read_token(Path(token_file).expanduser())
-    if text := environ.get("RAY_AUTH_TOKEN"):
+    if not token_file and (text := environ.get("RAY_AUTH_TOKEN")):
         return _checked_token(text, "RAY_AUTH_TOKEN")
-    if path := environ.get("RAY_AUTH_TOKEN_PATH"):
-        return _read_token(Path(path).expanduser())
+    path = _token_path(token_file, environ)
+    return None if path is None else _read_token(path)
+
+
+def token_problem(token_file: str | None, environ: Mapping[str, str]) -> str:
+    """Return who else can read the file with the token, and so run programs as us; empty: nobody."""
+    if not token_file and environ.get("RAY_AUTH_TOKEN"):
+        return ""
+    path = _token_path(token_file, environ)
+    try:
+        is_open = path is not None and os.stat(path).st_mode & 0o077
+    except OSError:
+        return ""
+    return f"others can read the token; type: chmod 600 {path}" if is_open else ""
+
+
+def _token_path(token_file: str | None, environ: Mapping[str, str]) -> Path | None:
+    if path := token_file or environ.get("RAY_AUTH_TOKEN_PATH"):
+        return Path(path).expanduser()
     usual = Path(environ.get("HOME") or os.path.expanduser("~"), ".ray", "auth_token")
-    return _read_token(usual) if usual.exists() else None
+    return usual if usual.exists() else None
 
 
 def _read_token(path: Path) -> str:

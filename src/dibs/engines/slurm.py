@@ -293,7 +293,7 @@ class Slurm:
         return process.returncode, out.decode(errors="replace"), told.decode(errors="replace")
 
 
-def _communicate(process: subprocess.Popen[bytes], stdin: bytes) -> tuple[bytes, bytes]:
+def _communicate(process: subprocess.Popen[bytes], stdin: bytes) -> tuple[bytearray, bytearray]:
     """Return what a program prints until it ends; raise if that takes too long, or is too much."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -323,7 +323,7 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes) -> tuple[bytes,
         process.wait(max(0.0, give_up_at - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{name} did not end within {DEADLINE_S:g} s") from None
-    return bytes(texts[process.stdout]), bytes(texts[process.stderr])
+    return texts[process.stdout], texts[process.stderr]
 
 
 def _read(parse: Callable[[str], T], text: str) -> T:

@@ -58,7 +58,7 @@ REASON_WORDS = {
 HOPELESS = {
     "PartitionConfig": "no node of the partition can satisfy it",
     "PartitionNodeLimit": "it asks for more nodes than the partition has",
-    "PartitionTimeLimit": "its time limit is longer than the partition allows",
+    "PartitionTimeLimit": "its time limit, and five minutes for its end, is longer than the partition allows",
     "BadConstraints": "no node has what it asks for",
     "DependencyNeverSatisfied": "its dependency can never be satisfied",
     "AccountNotAllowed": "the account may not use the partition",
@@ -233,7 +233,9 @@ def _gpus(gres: str) -> tuple[int, str]:
 
 def _columns(text: str, count: int) -> Iterator[list[str]]:
     """Yield the columns of each line; the last one may contain the mark."""
-    for line in text.splitlines():
+    # One by one: an answer may be large.
+    for found in re.finditer(r"[^\n]+", text):
+        line = found.group()
         if not line.strip():
             continue
         columns = [column.strip() for column in line.rstrip().removesuffix(MARK).split(MARK, count - 1)]

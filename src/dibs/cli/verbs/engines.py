@@ -40,7 +40,12 @@ def main(args: Args) -> None:
         screen.print_json(found[0] if args.words else answer)
         return
     view = screen.of(sys.stdout, args)
-    print(nodes(view, found[0]) if args.words and found[0]["nodes"] else table(view, found, screen.now()))
+    if args.words and found[0]["nodes"]:
+        print(nodes(view, found[0]))
+        if problem := _problem(found[0], screen.now()):
+            print(f"{found[0]['name']} is {found[0]['state']}, {problem}")
+    else:
+        print(table(view, found, screen.now()))
     if len(answer["engines"]) == 1 and view.is_terminal:
         screen.say(HINT)
 
@@ -59,8 +64,6 @@ def table(view: Screen, engines: list[Engine], now: datetime) -> str:
 def _row(engine: Engine, now: datetime) -> tuple[str, ...]:
     up = sum(node["up"] for node in engine["nodes"])
     count = f"{up}/{len(engine['nodes'])}" if engine["nodes"] else ""
-    since = engine["since"]
-    told = f"for {units.format_duration(screen.since_s(since, now))}: " if since else ""
     return (
         engine["name"],
         engine["kind"],
@@ -69,8 +72,14 @@ def _row(engine: Engine, now: datetime) -> tuple[str, ...]:
         str(engine["gpus"]),
         "?" if engine["free_gpus"] is None else str(engine["free_gpus"]),
         *(str(engine[name] or "") for name in ("queued", "waiting", "running")),
-        f"{told}{engine['problem']}" if engine["problem"] else "",
+        _problem(engine, now),
     )
+
+
+def _problem(engine: Engine, now: datetime) -> str:
+    since = engine["since"] if engine["problem"] else None
+    told = f"for {units.format_duration(screen.since_s(since, now))}: " if since else ""
+    return f"{told}{engine['problem'] or ''}"
 
 
 def nodes(view: Screen, engine: Engine) -> str:
