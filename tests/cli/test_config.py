@@ -116,6 +116,16 @@ def test_the_file_is_checked_when_the_editor_is_left(
     assert code == (2 if "line 2" in shown else 0)
 
 
+def test_an_edit_does_not_undo_what_another_program_set_meanwhile(bench: Bench, config: Path) -> None:
+    program = bench.folder / "editor"
+    program.write_text(f"#!/bin/sh\nsed -i s/mine/ours/ $1\necho 'max_gpus = 2' >>{config}\n")
+    program.chmod(0o755)
+    with Terminal(bench, "config", "edit", columns=400, VISUAL=str(program), TMPDIR=str(bench.folder)) as person:
+        code, screen = person.end()
+    assert f"{config} was changed by another program during the edit. Nothing was changed; your text is" in screen
+    assert (code, config.read_text()) == (2, "# mine\nmax_gpus = 2\n")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="LEFT OUT: the settings of the machine need root")
 def test_settings_of_the_machine_are_for_root_to_write_and_all_to_read(bench: Bench, config: Path) -> None:
     """The mount namespace has a separate /etc, so that this machine's settings stay as they are."""

@@ -74,6 +74,7 @@ def test_a_setting_that_is_unset_has_its_default_again(file: Path) -> None:
         ("grace", "soon", "grace: expected a time such as 90m"),
         ("max_gpus", "none", 'max_gpus: expected a whole number from 1 up, got "none".'),
         ("visible", "both", 'visible: expected "uuid" or "index", got "both".'),
+        ("notify", "\udcff", "notify: expected UTF-8 text, got other bytes."),
         ("lease_dir", "/tmp/x", "lease_dir cannot be set in a file. Set DIBS_LEASE_DIR instead."),
     ],
 )
@@ -105,3 +106,27 @@ def test_a_link_to_the_file_stays_a_link(file: Path, tmp_path: Path) -> None:
     assert file.is_symlink()
     assert real.read_text() == "max_gpus = 3\n"
     assert real.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_change_waits_until_another_program_has_made_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.parent.mkdir()
+    ours = settings_file.turn(file)
+    ours.__enter__()
+    waited = []
+
+    def other_ends(_: float) -> None:
+        waited.append(True)
+        settings_file.replace(file, "max_gpus = 2\n", {})
+        ours.__exit__(None, None, None)
+
+    monkeypatch.setattr(settings_file.time, "sleep", other_ends)
+    set_value(file, "keep_free", "1")
+    assert (waited, file.read_text()) == ([True], "max_gpus = 2\nkeep_free = 1\n")
+
+
+def test_a_folder_that_somebody_keeps_locked_blocks_nobody(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.parent.mkdir()
+    monkeypatch.setattr(settings_file, "PATIENCE_S", 0.0)
+    with settings_file.turn(file):
+        set_value(file, "keep_free", "1")
+    assert file.read_text() == "keep_free = 1\n"

@@ -121,7 +121,10 @@ def _edit(path: Path) -> None:
             "dict[str, Preset]", settings.check_text(path, text, os.environ).get(PRESETS.name, {})
         ).values():
             presets.read(preset)
-        settings_file.replace(path, text, os.environ)
+        with settings_file.turn(path):
+            if (texts.read(path, is_required=False) or "") != before:
+                raise UserError(f"{path} was changed by another program during the edit.")
+            settings_file.replace(path, text, os.environ)
         return data != before.encode()
 
     if editor.edit(before, "dibs-config-", keep, "Change one setting: dibs config set NAME VALUE"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dibs import errors
-from dibs.system import settings
+from dibs.system import commands, settings
 from dibs.system.configuration import texts
 from dibs.system.configuration.entries import Entry
 from dibs.system.settings import Setting
@@ -18,11 +21,17 @@ from dibs.system.settings import Setting
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
+#: Seconds to wait for another program that changes the same file. Any user may lock a folder that he can read, so
+#: after that we continue without the lock.
+PATIENCE_S = 5.0
+POLL_S = 0.02
+
 
 def set_value(path: Path, one: Setting | Entry, text: str, environ: Mapping[str, str]) -> None:
     """Set a setting to the value that `text` spells; raise if the value, or the file as it is, is invalid."""
     import tomlkit
 
+    commands.check_text(text, one.name)
     if isinstance(one, Entry):
         value = one.key.kind.from_text(text)
     else:
@@ -30,27 +39,60 @@ def set_value(path: Path, one: Setting | Entry, text: str, environ: Mapping[str,
             raise errors.UserError(settings.not_in_files(one), f"Set {one.variable} instead.")
         value = one.kind.from_text(text)
         one.kind.checked(value, one.name, environ)
-    document = _document(path, environ)
-    table: Any = document
-    for depth, name in enumerate(one.keys[:-1]):
-        table = table.setdefault(name, tomlkit.table(is_super_table=depth == 0))
-    table[one.keys[-1]] = value
-    replace(path, document.as_string(), environ)
+    _make_folder(path)
+    with turn(path):
+        document = _document(path, environ)
+        table: Any = document
+        for depth, name in enumerate(one.keys[:-1]):
+            table = table.setdefault(name, tomlkit.table(is_super_table=depth == 0))
+        table[one.keys[-1]] = value
+        replace(path, document.as_string(), environ)
 
 
 def unset(path: Path, one: Setting | Entry, environ: Mapping[str, str]) -> bool:
     """Remove a setting, and with the last key of a table the table; return False if the file does not set it."""
-    document = _document(path, environ)
-    tables: list[Any] = [document]
-    for name in one.keys[:-1]:
-        tables.append(tables[-1].get(name, {}))
-    if one.keys[-1] not in tables[-1]:
-        return False
-    del tables[-1][one.keys[-1]]
-    if len(tables) > 1 and not tables[-1]:
-        del tables[-2][one.keys[-2]]
-    replace(path, document.as_string(), environ)
-    return True
+    with turn(path):
+        document = _document(path, environ)
+        tables: list[Any] = [document]
+        for name in one.keys[:-1]:
+            tables.append(tables[-1].get(name, {}))
+        if one.keys[-1] not in tables[-1]:
+            return False
+        del tables[-1][one.keys[-1]]
+        if len(tables) > 1 and not tables[-1]:
+            del tables[-2][one.keys[-2]]
+        replace(path, document.as_string(), environ)
+        return True
+
+
+@contextlib.contextmanager
+def turn(path: Path) -> Iterator[None]:
+    """Read and write a configuration file while no other program does, because each writes the whole file."""
+    try:
+        # The file itself is replaced at every change, so the lock is on its folder.
+        fd = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        # Missing or closed: reading or writing the file says why.
+        yield
+        return
+    try:
+        _lock(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(POLL_S)
+        except OSError:
+            # A file system without locks.
+            return
 
 
 def replace(path: Path, text: str, environ: Mapping[str, str]) -> None:
@@ -59,8 +101,8 @@ def replace(path: Path, text: str, environ: Mapping[str, str]) -> None:
     # A file that is a link, as managers of dotfiles make them, stays one.
     target = os.path.realpath(path)
     fresh = ""
+    _make_folder(path)
     try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
         fd, fresh = tempfile.mkstemp(prefix=".config-", dir=os.path.dirname(target))
         with open(fd, "w", encoding="utf-8") as file:
             os.fchmod(fd, _mode(target, path))
@@ -71,6 +113,13 @@ def replace(path: Path, text: str, environ: Mapping[str, str]) -> None:
     except OSError as error:
         if fresh and os.path.lexists(fresh):
             os.unlink(fresh)
+        raise _cannot_write(path, error) from error
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
+    except OSError as error:
         raise _cannot_write(path, error) from error
 
 
