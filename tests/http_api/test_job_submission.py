@@ -531,6 +531,25 @@ def test_a_script_that_does_not_exist_is_warned_about(bench: Bench, words: list[
     assert len(add(bench, "--hold", "-C", str(bench.folder), *words, says=warning)) == 1
 
 
+def test_a_command_line_that_cannot_start_is_warned_about_once_however_it_is_submitted(bench: Bench) -> None:
+    write(bench, "train.py", "print()\n")
+    write(bench, "lines", "# ours\ntrain.py --lr=1\ntrain.py --lr=2\n")
+    there = ["--hold", "-C", str(bench.folder)]
+    for words in (
+        ["add", *there, "train.py --lr=1"],
+        ["add", *there, "--file", str(bench.folder / "lines")],
+        ["sweep", *there, "--name", "one", "-p", "lr=1,2", "--", "train.py --lr={lr}"],
+        ["map", *there, "train.py --lr={}", ":::", "1", "2"],
+    ):
+        done = bench.cli(*words)
+        assert done.returncode == 0
+        said = [line for line in done.stderr.splitlines() if "queued anyway" in line]
+        assert len(said) == 1, done.stderr
+        assert said[0].startswith("dibs: command not found: train.py; it is a Python file. Name its interpreter: ")
+    done = bench.cli("add", *there, "-q", "train.py --lr=1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("words", [["echo", "docs/new", "--to", "x.py"], ["env", "https://here/x.py"], ["true"]])
 def test_other_words_are_no_scripts(bench: Bench, words: list[str]) -> None:
     add(bench, "--hold", *words)

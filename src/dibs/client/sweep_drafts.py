@@ -250,6 +250,12 @@ def check_first(asked: SweepDraft) -> None:
             commands.check_text(str(word), f"the command of point {body['index']}")
 
 
+def first_warning(asked: SweepDraft) -> str:
+    """Return a warning if the first point probably cannot be started; empty if there is none."""
+    lines = map(asked.writer.line, islice(iter(asked.points), 1))
+    return drafts.first_warning(asked.args, lines, {"defaults": asked.defaults})
+
+
 def _check_folders(writer: Writer, points: Iterator[Point]) -> None:
     from dibs.sweeps import templates
 

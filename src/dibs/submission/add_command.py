@@ -47,7 +47,10 @@ def draft(args: Args, say: script_files.Say) -> script_files.JobRequest:
     file = args.get(FILE)
     if file is None and (args.words != ("-",) or args.has(job_options.SCRIPT)):
         return script_files.read(args, "add", say)
-    return script_files.JobRequest(args, _lines(args, file))
+    body = _lines(args, file)
+    if warning := drafts.first_warning(args, drafts.lines_of(body), body):
+        say(warning)
+    return script_files.JobRequest(args, body)
 
 
 def _lines(args: Args, file: str | None) -> drafts.Body:

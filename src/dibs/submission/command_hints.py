@@ -19,6 +19,13 @@ INTERPRETERS = ("bash", "dash", "ksh", "python", "python3", "sh", "zsh")
 ELSEWHERE = frozenset(("apptainer", "docker", "enroot", "podman", "singularity", "ssh"))
 #: Words that only a shell interprets: a program gets them as they are.
 OPERATORS = frozenset(("|", "||", "&&", "&", ">", ">>", "2>", "2>&1", "&>"))
+#: Characters after which a shell no longer takes words as they are. "=" and "%" are common in options.
+SPECIAL = commands.SHELL_CHARACTERS - frozenset("=%")
+#: What a shell runs without a program of that name, besides `commands.BUILTINS`.
+SHELL_WORDS = commands.BUILTINS | frozenset(
+    ("break", "command", "continue", "coproc", "dirs", "enable", "getopts", "hash", "help", "history", "jobs", "let",
+     "logout", "mapfile", "read", "readarray", "return", "suspend", "time", "times", "type", "wait")
+)  # fmt: skip
 #: Programs that change the shell that runs them, which ends with the job.
 ACTIVATORS = frozenset(("conda", "mamba", "micromamba"))
 
@@ -40,14 +47,37 @@ def _interpreter(environ: Mapping[str, str], cwd: str, path: str) -> str:
 
 def missing_script(words: Sequence[str], cwd: str) -> str:
     """Return a warning about the first word that looks like a script and is no file; empty if there is none."""
-    if len(words) == 1 and not commands.needs_shell(words[0]):
-        words = words[0].split()
+    if len(words) == 1:
+        words = _literal_words(words[0])
     if not words or os.path.basename(words[0]) in ELSEWHERE:
         return ""
     for before, word in itertools.pairwise(words):
         if _is_script(words[0], before, word) and not os.path.exists(os.path.join(cwd, word)):
             return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}; the job is queued anyway"
     return ""
+
+
+def unknown_program(line: str, environ: Mapping[str, str], cwd: str, path: str) -> str:
+    """Return a warning about a command line whose program cannot be started; empty if it can, or if nobody knows."""
+    words = _literal_words(line)
+    if not words or words[0] in SHELL_WORDS or commands.is_found(words[0], path, cwd):
+        return ""
+    is_whole = words == line.split()
+    if not is_whole and not words[0].endswith(SCRIPT_ENDINGS):
+        # It may be a keyword, or a function of the command line itself.
+        return ""
+    if f"BASH_FUNC_{words[0]}%%" in environ:
+        return ""
+    said = f"command not found: {options.shown(words[0])}"
+    if words[0].endswith(".py") and os.path.isfile(os.path.join(cwd, words[0])):
+        said += f"; it is a Python file. Name its interpreter: {python_command(words[:1], environ, cwd, path)}"
+    return f"{said}; the job is queued anyway"
+
+
+def _literal_words(line: str) -> list[str]:
+    """Return the words that a shell passes on unchanged, up to the first that it interprets; without assignments."""
+    words = list(itertools.takewhile(SPECIAL.isdisjoint, line.split(" ")))
+    return list(itertools.dropwhile(commands.is_assignment, filter(None, words)))
 
 
 def operator(words: Sequence[str], verb: str) -> str:

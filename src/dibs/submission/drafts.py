@@ -6,10 +6,12 @@ Errors that can be found without the daemon are raised here, before one is start
 from __future__ import annotations
 
 import os
+import shlex
 from binascii import b2a_base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 
 from dibs.errors import UserError
 from dibs.model import environment, fields, jobs, suggestions
@@ -25,6 +27,8 @@ Body = dict[str, object]
 
 #: Commands that are sent as a list; more are sent as one text.
 MOST_LISTED = 100_000
+#: Command lines of one submission that are looked at for a warning.
+LOOKED_AT = 100
 #: Maximum length of a program's name in characters (NAME_MAX).
 LONGEST_PROGRAM = 255
 
@@ -113,18 +117,22 @@ def from_lines(args: Args, lines: Iterable[bytes], source: str) -> Body:
     return {"defaults": common(args, []), **listed} | rules(args)
 
 
+def lines_of(body: Body) -> Iterator[str]:
+    """Return the first command lines of a batch, all of them if it is small."""
+    if isinstance(text := body.get("lines"), str):
+        return iter(text.split("\n", LOOKED_AT)[:LOOKED_AT])
+    if "commands" in body:
+        return iter(cast("list[str]", body["commands"]))
+    return (shlex.join(cast("Sequence[str]", job["argv"])) for job in cast("list[Body]", body["jobs"]))
+
+
 def split_variables(words: Sequence[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
     """Split `A=1 B=2 program ...` as a shell does; a single string with blanks is left to the shell."""
     given = []
     left = list(words)
-    while left and _is_assignment(left[0]) and (len(left) > 1 or len(left[0].split()) == 1):
+    while left and commands.is_assignment(left[0]) and (len(left) > 1 or len(left[0].split()) == 1):
         given.append(job_options.read_variable(left.pop(0)))
     return given, tuple(left)
-
-
-def _is_assignment(word: str) -> bool:
-    name, equals, _ = word.partition("=")
-    return bool(equals) and name.isascii() and name.isidentifier()
 
 
 def common(args: Args, more_env: Sequence[tuple[str, str]]) -> Body:
@@ -296,6 +304,25 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
         why = f"; did you mean {near}?" if near else " (shell aliases and functions do not work here)."
         why += f' Quote a command that needs a shell: dibs {verb} "{shown} ..."'
     raise UserError(f"command not found: {shown}{why}")
+
+
+def unknown_program(args: Args, line: str, body: Body) -> str:
+    """Return a warning about a command line whose program cannot be started; empty if there is none."""
+    if not _runs_here(args) or args.has(job_options.LIKE):
+        return ""
+    defaults = cast("Body", body["defaults"])
+    path, cwd = search_path(args.caller, defaults), str(defaults["cwd"])
+    return command_hints.unknown_program(line, args.caller.environ, cwd, path)
+
+
+def first_warning(args: Args, lines: Iterable[str], body: Body) -> str:
+    """Return the first warning about the command lines of a batch, of which only the first ones are looked at."""
+    cwd = str(cast("Body", body["defaults"])["cwd"])
+    warnings = (
+        command_hints.missing_script([line], cwd) or unknown_program(args, line, body)
+        for line in islice(lines, LOOKED_AT)
+    )
+    return next(filter(None, warnings), "").replace("; the job is", "; the jobs are")
 
 
 def _near_program(program: str, path: str) -> str | None:

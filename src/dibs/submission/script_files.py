@@ -58,7 +58,7 @@ def read(args: Args, verb: str, say: Say) -> JobRequest:
     script = find(args)
     if script is None:
         body = drafts.from_words(args, args.words, verb)
-        _say_what_surprises(args, verb, say)
+        _say_what_surprises(args, body, verb, say)
         return JobRequest(args, body)
     _check_language(script, verb)
     args, is_slurm = with_lines(args, script, verb, say)
@@ -179,10 +179,12 @@ def _check_interpreter(caller: Caller, script: Script, defaults: Body) -> None:
             raise UserError(f"{script.name}: command not found: {options.shown(program)} (its first line names it).")
 
 
-def _say_what_surprises(args: Args, verb: str, say: Say) -> None:
+def _say_what_surprises(args: Args, body: Body, verb: str, say: Say) -> None:
     _, words = drafts.split_variables(args.words)
     cwd = os.path.abspath(args.caller.path(args.get(job_options.CHDIR) or "."))
     warnings = [command_hints.missing_script(words, cwd), command_hints.operator(words, verb)]
+    if commands.is_string(words):
+        warnings.append(drafts.unknown_program(args, words[0], body))
     if not args.has(job_options.WAIT_TREE):
         warnings.append(command_hints.background(words))
     for warning in filter(None, warnings):

@@ -46,6 +46,12 @@ def is_string(words: Sequence[str]) -> bool:
     return len(words) == 1 and (needs_shell(words[0]) or len(words[0].split()) > 1)
 
 
+def is_assignment(word: str) -> bool:
+    """Return whether a shell takes the word before a program as a variable for it."""
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isascii() and name.isidentifier()
+
+
 def words(command: str, argv: Sequence[str] | None, shell: str, path: str, cwd: str) -> tuple[str, ...]:
     """Return the words to run. A plain string goes to the shell if its program is a builtin or is not found."""
     if argv is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+from dibs.cli import screen
 from dibs.cli.verbs import add
 from dibs.client import connection, template_job
 from dibs.errors import UserError
-from dibs.submission import drafts, job_options
+from dibs.submission import drafts, job_options, options
 from dibs.submission.drafts import Body
 from dibs.submission.options import Args, Option
 from dibs.system import commands
@@ -32,7 +33,10 @@ MOST = 100_000
 def main(args: Args) -> None:
     """Queue one job per argument, or per combination of arguments."""
     args = template_job.completed(args, lambda: connection.connect(os.environ), "map", takes_command=False)
-    add.deliver(args, read(args))
+    body = read(args)
+    if not args.has(options.QUIET) and (warning := drafts.first_warning(args, drafts.lines_of(body), body)):
+        screen.say(warning)
+    add.deliver(args, body)
 
 
 def read(args: Args) -> Body:

@@ -69,6 +69,8 @@ def main(args: Args) -> None:
             print(line)
         return
     sweep_drafts.check_first(asked)
+    if warning := sweep_drafts.first_warning(asked):
+        screen.say(warning)
     queue = connection.connect(os.environ)
     if args.has(job_options.DRY_RUN):
         _rehearse(queue, asked)
