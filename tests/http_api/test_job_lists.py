@@ -134,10 +134,13 @@ def test_a_wait_that_is_no_number_of_seconds_ends_at_once(queue: Bench, jobs: li
     assert ask(queue, f"/v1/jobs/{jobs[0]}", until="started", wait_s="-1")["state"] == "held"
 
 
-def test_deeply_nested_json_is_refused(queue: Bench) -> None:
-    text = b"[" * 100_000
+@pytest.mark.parametrize(
+    ("header", "text"), [("Accept: */*", b"[" * 100_000), ("Content-Encoding: gzip", b'{"argv":["true"]}')]
+)
+def test_a_body_that_is_no_json_is_refused(queue: Bench, header: str, text: bytes) -> None:
     head = (
-        f"POST /v1/jobs HTTP/1.1\r\nHost: dibs\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        "POST /v1/jobs HTTP/1.1\r\nHost: dibs\r\nContent-Type: application/json\r\n"
+        f"{header}\r\nContent-Length: {len(text)}\r\n\r\n"
     )
     sock = queue.client.connect()
     assert sock is not None

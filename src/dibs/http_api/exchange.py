@@ -49,6 +49,8 @@ async def body(request: web.Request) -> Any:
         raise UserError(f'expected Content-Type application/json, got "{request.content_type}".')
     try:
         return msgspec.json.decode(await request.read())
+    except web.RequestPayloadError:
+        raise UserError("expected a complete body without Content-Encoding.") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise UserError(f"expected JSON: {error}.") from None
 
