@@ -100,9 +100,27 @@ def test_tables_on_a_terminal_fit_its_width(rows: list[tuple[int, str, str]], wi
     assert all(cell_len(line) <= width for line in lines)
 
 
-def test_a_long_command_is_shortened_in_the_middle() -> None:
-    assert screen.middle("python train.py --lr 0.1", 12) == "pytho…lr 0.1"
-    assert screen.middle("short", 12) == "short"
+@pytest.mark.parametrize("width", [1, 20, 33])
+def test_ids_and_states_are_never_cut_however_narrow_the_terminal_is(width: int) -> None:
+    columns = (Column("ID"), Column("NAME", least=8), Column("STATE", is_state=True), Column("GPU", least=3))
+    text = screen.table(Screen(True, False, width), columns, [("123456", "a name of a job", "running", "0-3")])
+    name = {1: "a…ob", 20: "a…ob", 33: "a nam…a job"}[width]
+    assert text.split("\n")[1] == f"123456  {name}  running  0-3"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "cut"),
+    [
+        ("python train.py --lr 0.1", 12, "pytho…lr 0.1"),
+        ("short", 12, "short"),
+        ("日本語の名前", 12, "日本語の名前"),
+        ("日本語の名前", 10, "日本…名前"),
+        ("日本語の名前", 3, "日"),
+        ("e\u0301" * 6, 6, "e\u0301" * 6),
+    ],
+)
+def test_a_long_command_is_shortened_in_the_middle(text: str, width: int, cut: str) -> None:
+    assert screen.middle(text, width) == cut
 
 
 @pytest.mark.parametrize(

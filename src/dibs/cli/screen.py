@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TextIO
 
 from dibs.client.safe_text import clean as clean
@@ -21,6 +22,8 @@ from dibs.submission import options
 #: Width if the terminal does not report one.
 USUAL_WIDTH = 80
 GAP = 2
+#: Narrower than this nothing can be recognised.
+LEAST = 4
 #: Shown for an empty cell, so that columns can be counted.
 NOTHING = "-"
 
@@ -42,7 +45,7 @@ class Screen:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; one with a `least` width may shrink on a narrow terminal."""
+    """A column of a table; one with a `least` width may shrink on a narrow terminal, on a very narrow one to half."""
 
     title: str
     least: int | None = None
@@ -153,7 +156,8 @@ def _rendered(screen: Screen, what: object, needed: int) -> str:
     text = StringIO()
     console = Console(
         file=text,
-        width=screen.width or needed,
+        # A narrower console would cut the columns that must not be cut.
+        width=max(screen.width or 0, needed),
         force_terminal=screen.is_coloured,
         # Colours that every terminal has, light or dark.
         color_system="standard" if screen.is_coloured else None,
@@ -164,26 +168,47 @@ def _rendered(screen: Screen, what: object, needed: int) -> str:
 
 
 def fit(widths: Sequence[int], columns: Sequence[Column], total: int) -> list[int]:
-    """Return widths that fit into `total`: repeatedly shrink the widest column that may shrink."""
+    """Return widths that fit into `total`: repeatedly shrink the widest column that may shrink.
+
+    If that is not enough, the table is wider than the terminal, which wraps its lines: an id that is cut has no use.
+    """
     fitted = list(widths)
     excess = sum(widths) + GAP * (len(widths) - 1) - total
-    while excess > 0:
-        room = [(fitted[n], n) for n, column in enumerate(columns) if column.least and fitted[n] > column.least]
-        if not room:
-            break
-        fitted[max(room)[1]] -= 1
-        excess -= 1
+    for parts in (1, 2):
+        least = [
+            min(column.least, max(column.least // parts, LEAST)) if column.least else width
+            for column, width in zip(columns, widths, strict=True)
+        ]
+        while excess > 0:
+            room = [(width, n) for n, width in enumerate(fitted) if width > least[n]]
+            if not room:
+                break
+            fitted[max(room)[1]] -= 1
+            excess -= 1
     return fitted
 
 
 def middle(text: str, width: int) -> str:
     """Return `text` cut in the middle, because commands differ at both ends."""
-    if len(text) <= width:
+    if len(text) <= width and text.isascii():
+        return text
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
         return text
     if width < 4:
-        return text[:width]
+        return _beginning(text, width)
     left = (width - 1) // 2
-    return f"{text[:left]}…{text[len(text) - (width - 1 - left) :]}"
+    end = _beginning(text[::-1], width - 1 - left)[::-1]
+    return f"{_beginning(text, left)}…{end}"
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as many characters of a text as fit into `width` columns; some take two, some none."""
+    from rich.cells import cell_len
+
+    ends = accumulate(map(cell_len, text))
+    return text[: sum(1 for end in ends if end <= width)]
 
 
 def wrapped(screen: Screen, text: str, indent: str = "") -> str:
