@@ -75,6 +75,7 @@ def test_a_dry_run_counts_and_queues_nothing(bench: Bench) -> None:
         ({"parameters": {"lr": "range(400)", "seed": "range(400)"}}, "expected at most 100,000 points"),
         ({"defaults": {"gpu": 1}}, "gpu"),
         ({"name": "a/b"}, 'without "/"'),
+        ({"name": ""}, "--name: expected a text that is not empty, got nothing."),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_queued(bench: Bench, change: dict[str, Any], says: str) -> None:

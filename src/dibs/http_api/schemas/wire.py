@@ -19,6 +19,7 @@ OPTION_OF = {field.key: field.options[0] for field in fields.ALL if field.option
 WIRE_WORDS = (
     (r" \| null`", "`"),
     (r"`str` of length <= (\d+)", r"at most \1 characters"),
+    (r"`str` of length >= 1\b", "a text that is not empty"),
     (r"`str` of length >= (\d+)", r"at least \1 characters"),
     (r"`str` matching regex '\^\((\w+)\|(\w+)\)\??\$'", r"\1 or \2"),
     # The limits of SQLite say nothing to a user.
@@ -62,7 +63,11 @@ def _in_our_words(text: str, value: Any) -> str:
         what = what.removesuffix(", got `str`")
     for wire, ours in WIRE_WORDS:
         what = re.sub(wire, ours, what)
-    got = f", got {str(value[name])[:80]}" if isinstance(value, dict) and name in value and "got" not in what else ""
+    got = (
+        f", got {str(value[name])[:80] or 'nothing'}"
+        if isinstance(value, dict) and name in value and "got" not in what
+        else ""
+    )
     # A part of a field, such as one tag of several, has the option of the whole.
     option = OPTION_OF.get(re.split(r"[\[.]", name)[0], name)
     return f"{option}: {what[:1].lower()}{what[1:]}{got}."
