@@ -70,6 +70,11 @@ def test_a_relative_dibs_home_is_refused(text):
         paths.choose_home({"HOME": "/data/bob", "DIBS_HOME": text}, machine())
 
 
+def test_a_dibs_home_that_json_cannot_hold_is_refused():
+    with pytest.raises(errors.UserError, match="DIBS_HOME: expected UTF-8 text, got other bytes"):
+        paths.choose_home({"HOME": "/data/bob", "DIBS_HOME": "/x/\udcff"}, machine())
+
+
 def test_a_home_on_the_network_is_replaced_by_a_local_disk_with_a_message():
     found = paths.choose_home({"HOME": "/home/alice"}, machine())
     assert found.path == Path(f"/var/tmp/dibs-1000/{ID}")

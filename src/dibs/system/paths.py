@@ -253,7 +253,11 @@ def absolute(text: str, environ: Mapping[str, str]) -> Path:
 
 def _from_variable(name: str, environ: Mapping[str, str]) -> Path:
     try:
+        # The path is part of requests and answers, which are JSON.
+        environ[name].encode()
         return absolute(environ[name], environ)
+    except UnicodeEncodeError:
+        raise errors.UserError(f"{name}: expected UTF-8 text, got other bytes.") from None
     except errors.UserError as error:
         raise errors.UserError(f"{name}: {error.message}", error.hint) from None
 
