@@ -37,6 +37,9 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     bench.until(bench.add("exit 3", gpus=0))
     bench.until(bench.add(LONG, gpus=0, name="long " * 40), "started")
     bench.add("true " + "x" * 300, name="漢字" * 30, gpus=4, hold=True)
+    # Results need one, and the form that submits it may be tried by another worker.
+    made = bench.cli("sweep", "--hold", "--name", "s", "-p", "x", "1", "2", "--", "echo", "{x}")
+    assert made.returncode == 0, made.stderr
     yield bench
     bench.close()
 
