@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from bench import Bench, wait_for
+from dibs.cli.verbs import add
+from dibs.client import connection
+from dibs.submission.options import Args
 from terminal import CTRL_C, Terminal
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -282,3 +285,22 @@ def test_the_end_of_a_job_without_a_limit_is_unknown(bench: Bench) -> None:
 
 def test_wait_on_an_empty_queue_succeeds(bench: Bench) -> None:
     assert bench.cli("wait").returncode == 0
+
+
+# -- add -------------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_while_the_daemon_stores_jobs_says_that_they_may_be_queued(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The daemon does what it has read, so jobs can appear after a submission that was interrupted."""
+
+    class Queue:
+        def post(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "connect", lambda _: Queue())
+    with pytest.raises(KeyboardInterrupt):
+        add.deliver(Args((), {}), {"lines": "true\ntrue"})
+    said = "dibs: interrupted before the answer: everything was queued, or nothing. See `dibs status`\n"
+    assert capsys.readouterr().err == said

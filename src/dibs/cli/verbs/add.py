@@ -73,7 +73,12 @@ def deliver(args: Args, body: drafts.Body, *, names_follow: bool = False) -> Non
 
         dry_run.show(queue, args, body)
         return
-    answer = queue.post("/v1/jobs", body, patience_s=_patience_s(args, body))
+    try:
+        answer = queue.post("/v1/jobs", body, patience_s=_patience_s(args, body))
+    except KeyboardInterrupt:
+        # The daemon does what it has read: many jobs may be queued although nobody saw their ids.
+        screen.say_if_possible("interrupted before the answer: everything was queued, or nothing. See `dibs status`")
+        raise
     if not args.has(options.QUIET):
         screen.say(*device_hints.about_shell(queue.home, os.environ), *device_hints.about_assignment(body))
     for line in add_command.report(args, answer, is_terminal=sys.stderr.isatty(), names_follow=names_follow):
