@@ -91,6 +91,11 @@ def test_a_usual_start_loads_neither_a_parser_of_options_nor_what_asks_a_driver(
     assert unwanted & loaded == set()
 
 
+def test_a_closed_stdin_has_no_commands(bench: Bench) -> None:
+    done = run(bench, "simple_gpu_scheduler --gpus 0 <&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_bytes_that_are_not_utf8_reach_the_command(bench: Bench) -> None:
     done = run(bench, "simple_gpu_scheduler --gpus 0", b"printf '\xff' > a\n")
     assert done.stdout == b"Processing command `printf '\xff' > a` on gpu 0\n"

@@ -41,6 +41,15 @@ def test_it_behaves_as_recorded_from_the_old_tool(case: dict[str, Any]) -> None:
         assert "simple_hypersearch: error: " in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("output", "code", "said"),
+    [(">&-", 0, ""), (">/dev/full", 1, "simple_hypersearch: cannot write the commands: No space left on device\n")],
+)
+def test_an_output_that_takes_nothing_gives_no_traceback(output: str, code: int, said: str) -> None:
+    done = run(shell=f"simple_hypersearch 'c {{a}}' -p a 1 2 {output}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
 def test_a_large_grid_has_the_old_order() -> None:
     """Ten thousand points with seed 1: the digest of what the old tool printed."""
     values = " ".join(map(str, range(100)))

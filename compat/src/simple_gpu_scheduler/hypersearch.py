@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import random
 import signal
 import string
@@ -159,6 +160,21 @@ def generate_commands() -> int:
     except (AttributeError, IndexError, TypeError) as error:
         print(f"simple_hypersearch: the pattern does not fit its values: {error}", file=sys.stderr)
         return 1
+    if sys.stdout is None:
+        # It is closed: nobody reads them.
+        return 0
+    try:
+        _print(commands)
+    except OSError as error:
+        print(f"simple_hypersearch: cannot write the commands: {error.strerror}", file=sys.stderr)
+        # Python would try once more when it ends, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    return 0
+
+
+def _print(commands: Iterator[str]) -> None:
+    """Print the first command at once, because somebody may wait for it, and the others in blocks."""
     write = sys.stdout.write
     for first in itertools.islice(commands, 1):
         write(f"{first}\n")
@@ -167,7 +183,6 @@ def generate_commands() -> int:
         lines.append("")
         write("\n".join(lines))
     sys.stdout.flush()
-    return 0
 
 
 if __name__ == "__main__":

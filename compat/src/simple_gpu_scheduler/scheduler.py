@@ -175,8 +175,18 @@ def _write(fd: int, data: bytes) -> None:
         return
 
 
+def _open_closed_streams() -> None:
+    """Open what the shell closed (`<&-`): a file of ours would get its number, and commands would write to it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def main() -> None:
     """Run the command line of the old tool."""
+    _open_closed_streams()
     words, per_gpu, is_status_wanted = _read_words(sys.argv[1:])
     gpus = words[0].split(",") if len(words) == 1 else words
     try:
