@@ -50,7 +50,12 @@ class Mode:
     evictable: float = 0.0
 
 
-MODES = (Mode("no limits", False), Mode("limits", True), Mode("no limits, 60 % evictable", False, 0.6))
+MODES = (
+    Mode("no limits", False),
+    Mode("limits", True),
+    Mode("no limits, 60 % evictable", False, 0.6),
+    Mode("limits, 60 % evictable", True, 0.6),
+)
 MODE = {mode.name: mode for mode in MODES}
 #: The policies that dibs is compared with. Jobs that may be evicted are ordinary ones to them.
 OTHERS: dict[str, Factory] = {
@@ -80,6 +85,8 @@ TARGETS = (
     Target("limits", "p99_wait_big_s", "fifo+easy", 1.3),
     Target("no limits, 60 % evictable", "mean_completion_s", "fifo+easy", 1 / 1.7),
     Target("no limits, 60 % evictable", "p99_wait_big_s", "fifo+easy", 1.2),
+    Target("limits, 60 % evictable", "mean_completion_s", "fifo+easy", 1 / 1.7),
+    Target("limits, 60 % evictable", "p99_wait_big_s", "fifo+easy", 1.2),
 )
 
 
@@ -95,6 +102,16 @@ def cases(jobs: Sequence[TraceJob], loads: Sequence[float], seeds: Sequence[int]
             for seed in seeds:
                 yield Case(tenant, 1, load, seed)
                 yield Case(tenant, many, load, seed)
+
+
+def halved(jobs: Sequence[TraceJob], half: str) -> list[TraceJob]:
+    """Return the jobs of each tenant that came in the first or the second half of its submissions."""
+    kept: list[TraceJob] = []
+    for tenant in {job.tenant for job in jobs}:
+        own = [job for job in jobs if job.tenant == tenant]
+        middle = len(own) // 2
+        kept += own[:middle] if half == "first" else own[middle:]
+    return sorted(kept, key=lambda job: job.id)
 
 
 def part(jobs: Sequence[TraceJob], case: Case, most_jobs: int) -> Sequence[TraceJob]:
@@ -177,10 +194,12 @@ def main(words: Sequence[str], say: Callable[[str], object] = print) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
     parser.add_argument("--most-jobs", type=int, default=MOST_JOBS, help="jobs that a case has at most, about")
+    parser.add_argument("--half", choices=("first", "second"), help="only this half of the jobs of each tenant")
     parser.add_argument("--svg", type=Path, help="write a picture of one case")
     args = parser.parse_args(words)
     with gzip.open(args.trace, "rt") if args.trace.suffix == ".gz" else args.trace.open() as lines:
         jobs = traces.read(lines)
+    jobs = jobs if args.half is None else halved(jobs, args.half)
     seeds, loads = ((1, 3), (0.7,)) if args.quick else (args.seeds, args.loads)
     found: dict[str, list[tuple[Case, Results]]] = {}
     comparison = Comparison(jobs, args.most_jobs)

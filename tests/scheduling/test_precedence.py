@@ -8,6 +8,7 @@ import re
 import pytest
 
 import build
+from dibs.model import ranks
 from dibs.model.jobs import JobId, Request
 from dibs.scheduling import durations, explanation, planner, precedence
 from dibs.scheduling.views import Active, Policy, View, WaitingJob
@@ -88,6 +89,55 @@ def test_jobs_that_are_alike_keep_their_order() -> None:
     first = dataclasses.replace(waiting(5, age_h=0, history=SHORT), rank="a")
     older = dataclasses.replace(waiting(4, age_h=9, history=SHORT), rank="b")
     assert starts(View([dataclasses.replace(BIG, rank="A"), older, first], active)) == [5]
+
+
+def limited(number: int, limit_h: float, age_h: float, gpus: int = 1, **more: object) -> WaitingJob:
+    return dataclasses.replace(waiting(number, age_h=age_h, **more), request=Request(gpus, limit_s=limit_h * HOUR_S))
+
+
+def served(*jobs: WaitingJob) -> list[int]:
+    return [job.id for job in precedence.serving_order(jobs, POLICY, NOW)]
+
+
+def test_a_job_with_a_limit_moves_ahead_when_it_has_waited_long_for_it() -> None:
+    assert served(limited(1, 24, age_h=5), limited(2, 1, age_h=2.9)) == [1, 2]
+    assert served(limited(1, 24, age_h=5), limited(2, 1, age_h=3)) == [2, 1]
+    # A job for more GPUs has waited with each of them.
+    assert served(limited(1, 24, age_h=5), limited(2, 1, age_h=1, gpus=3)) == [2, 1]
+    assert starts(View([limited(1, 24, age_h=5), limited(2, 1, age_h=3)], [running(9, 0)])) == [2]
+
+
+def test_estimates_alone_move_no_job_ahead() -> None:
+    """Jobs without limits keep their order; one with a limit passes those that have waited less for their length."""
+    quick = waiting(2, age_h=50, history=SHORT)
+    assert served(waiting(1, age_h=60, history=LONG), quick) == [1, 2]
+    assert served(waiting(1, age_h=60, history=LONG), quick, limited(3, 1, age_h=20)) == [1, 2, 3]
+    assert served(waiting(1, age_h=20, history=(10 * HOUR_S,) * 3), limited(3, 1, age_h=9)) == [3, 1]
+
+
+def test_a_job_that_has_waited_as_long_as_it_may_be_passed_is_served_first() -> None:
+    """The bound is `pass_for`, here a day, for each GPU."""
+    assert served(limited(1, 100, age_h=24), limited(2, 1, age_h=20)) == [1, 2]
+    assert served(limited(1, 100, age_h=24, gpus=2), limited(2, 1, age_h=20)) == [2, 1]
+
+
+def test_priority_and_moves_of_a_user_come_before_slowdown() -> None:
+    assert served(limited(1, 24, age_h=5, priority=1), limited(2, 1, age_h=5)) == [1, 2]
+    own = [limited(n, limit_h, age_h=5, rank=ranks.rank_of_id(n)) for n, limit_h in ((1, 24), (2, 1))]
+    assert served(*own) == [2, 1]
+    moved = limited(3, 24, age_h=5, rank=ranks.between(own[0].rank, own[1].rank, 3))
+    assert served(*own, moved) == [1, 3, 2]
+
+
+def test_equal_jobs_keep_their_order_when_one_moves_ahead() -> None:
+    sweep = [limited(2, 1, age_h=1), limited(3, 1, age_h=5)]
+    assert served(limited(1, 24, age_h=5), *sweep) == [2, 3, 1]
+
+
+def test_why_says_that_a_job_is_ahead_because_of_its_limit() -> None:
+    view = View([slow := limited(1, 24, age_h=5), limited(2, 1, age_h=3)], [running(9, 0), running(8, 1)])
+    reason = explanation.explain(slow, view, build.inventory(2), POLICY, NOW)
+    assert reason.text.endswith("job 2 is ahead of it because it has waited long for its time limit")
 
 
 def test_passing_ends_when_those_are_gone_that_ran_in_time() -> None:

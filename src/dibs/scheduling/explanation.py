@@ -70,15 +70,28 @@ def explain(
         return Reason(text, "A lower --mem may start sooner.")
     if 0 < demand.gpus > min(pool.gpus, pool.free):
         return _explain_etiquette(job, view, inventory, policy)
-    earlier = [other for other in decided.waits if other.place < job.place]
+    earlier = _earlier(job, decided)
     for kept in decided.reserved:
-        is_earlier = any(kept.id == other.id for other in earlier)
-        if is_earlier and precedence.outlasts(job, kept, policy, now) and not kept.spare.fits(demand):
-            return Reason(f"reserved for job {kept.id}, which is ahead", PASSING)
+        other = next((other for other in earlier if other.id == kept.id), None)
+        if other is not None and precedence.outlasts(job, kept, policy, now) and not kept.spare.fits(demand):
+            return Reason(f"reserved for job {kept.id}, which is ahead{_why_ahead(other, job)}", PASSING)
     reason = _explain_devices(job, view, inventory, policy, earlier)
     own = next((kept for kept in decided.reserved if kept.id == job.id), None)
     passed = "" if own is None or job.since is None else _explain_passers(job, own, job.since, view, now)
     return replace(reason, text=reason.text + passed)
+
+
+def _earlier(job: WaitingJob, decided: Plan) -> Sequence[WaitingJob]:
+    """Return the waiting jobs that are served before a job."""
+    places = {other.id: place for place, other in enumerate(decided.waits)}
+    if job.id in places:
+        return decided.waits[: places[job.id]]
+    return [other for other in decided.waits if other.place < job.place]
+
+
+def _why_ahead(other: WaitingJob, job: WaitingJob) -> str:
+    """Return why another job is served first, if it comes later in the order of submission."""
+    return " because it has waited long for its time limit" if job.place < other.place else ""
 
 
 def _explain_passers(job: WaitingJob, kept: Reservation, since: int, view: View, now: int) -> str:
@@ -197,14 +210,18 @@ def _explain_devices(
     larger = next((other for other, devices in rivals.items() if devices.intersection(free)), None)
     if larger is not None:
         its = units.count_gpus(larger.request.gpus)
-        return Reason(f"{text}; free GPUs are reserved for job {larger.id}, which is ahead and needs {its}", PASSING)
+        why = _why_ahead(larger, job)
+        return Reason(
+            f"{text}; free GPUs are reserved for job {larger.id}, which is ahead{why} and needs {its}", PASSING
+        )
     people = dict.fromkeys(other.user for other in view.line[: view.ahead] if {*free}.intersection(other.devices))
     if people:
         text = f"{text}; {', '.join(people)} is next in the machine-wide line"
         return Reason(text, f"{THEIR_TURN}{_position_of(next(iter(people)), view)}")
     rival = next((other for other, devices in rivals.items() if devices.intersection(wanted)), None)
     if rival is not None:
-        return Reason(f"{text}; job {rival.id} is ahead of it", "A higher --priority would let it start first.")
+        text = f"{text}; job {rival.id} is ahead of it{_why_ahead(rival, job)}"
+        return Reason(text, "A higher --priority would let it start first.")
     return Reason(text, _what_frees(job, view, wanted, len(free), len(all_free)))
 
 

@@ -191,7 +191,7 @@ class _PlanBuilder:
 
     def run(self) -> Plan:
         """Go through the waiting jobs in order; with shared devices, repeat until nothing more starts."""
-        plan = self._try(views.order(self.view.waiting))
+        plan = self._try(precedence.serving_order(self.view.waiting, self.policy, self.now))
         while self.is_worth_another_try:
             self.is_worth_another_try = False
             self.reserved.clear()
@@ -240,7 +240,8 @@ class _PlanBuilder:
                 # Reserve its place in the batch too, or later jobs would use up the limit of `-j`.
                 self.kept.update({limit.key: limit.cost for limit in job.limits})
                 left = deque(precedence.order(left, self.policy, self.now))
-        return Plan(tuple(starts), tuple(views.order(waits)), first, tuple(self.reserved.values()))
+        waits = precedence.serving_order(waits, self.policy, self.now)
+        return Plan(tuple(starts), tuple(waits), first, tuple(self.reserved.values()))
 
     def _is_possible(self, job: WaitingJob) -> bool:
         """Tell whether a job could start if nothing else ran."""

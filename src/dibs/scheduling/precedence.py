@@ -2,22 +2,28 @@
 
 A time limit counts as a promise. Without one, a job is expected to run as long as those like it did (`durations`): the
 longer it has run already, the longer it will. A job about which nothing is known passes nobody.
+
+Jobs are served in order of submission, except that one with a time limit may move ahead when it has waited long for
+that limit (`serving_order`). Its limit bounds what this costs the others, which an estimate would not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from dibs.model import ranks
 from dibs.model.jobs import NO, JobId, Request
-from dibs.scheduling import durations
+from dibs.scheduling import durations, views
 from dibs.scheduling.views import Active, Policy, View, WaitingJob
 
 #: Bounds of the expected run time in the order of those that pass: below, a start costs more than it saves; above, a
 #: very long job would wait very long.
 SHORTEST_S, LONGEST_S = 60.0, 72 * 3600.0
+#: A job with a time limit keeps its place in the order of submission until its slowdown is this large.
+LARGE_SLOWDOWN = 4.0
 
 
 class Kept(Protocol):
@@ -137,12 +143,47 @@ def order(waiting: Iterable[WaitingJob], policy: Policy, now: int) -> list[Waiti
     Jobs that ask for the same and are alike keep their order.
     """
     jobs = list(waiting)
-    urgency: dict[JobId, float] = {}
+    urgency = _urgencies(jobs, lambda job: _urgency(job, policy, now), kind)
+    return sorted(jobs, key=lambda job: (job.is_evictable, -job.priority, -urgency[job.id]))
+
+
+def serving_order(waiting: Sequence[WaitingJob], policy: Policy, now: int) -> list[WaitingJob]:
+    """Return jobs in the order in which they are served.
+
+    That is the order of submission. But a job with a time limit whose slowdown is large goes before those whose
+    slowdown is smaller, until these have waited for `pass_for` per GPU. While a job waits that a user moved, the order
+    is the user's.
+    """
+    jobs = views.order(waiting)
+    limited = [job for job in jobs if job.request.limit_s is not None]
+    if not any(_urgency(job, policy, now) >= LARGE_SLOWDOWN for job in limited) or any(map(_was_moved, jobs)):
+        return jobs
+    urgency = _urgencies(jobs, lambda job: _claim(job, policy, now), lambda job: job.request.limit_s and kind(job))
+    return sorted(jobs, key=lambda job: (job.is_evictable, -job.priority, job.turn_s, -urgency[job.id]))
+
+
+def _was_moved(job: WaitingJob) -> bool:
+    return job.rank not in {"", ranks.rank_of_id(job.id)}
+
+
+def _claim(job: WaitingJob, policy: Policy, now: int) -> float:
+    """Return how early a job is served: jobs that have waited for so long that nobody passes them come first."""
+    if job.since is not None and now - job.since >= policy.pass_for_s * 1000 * max(1, job.gpus):
+        return math.inf
+    urgency = _urgency(job, policy, now)
+    return urgency if urgency >= LARGE_SLOWDOWN else 1.0
+
+
+def _urgencies(
+    jobs: Sequence[WaitingJob], value: Callable[[WaitingJob], float], likeness: Callable[[WaitingJob], Hashable]
+) -> dict[JobId, float]:
+    """Return a value for each job: that of its own, or of an equal job behind it, so that these keep their order."""
+    found: dict[JobId, float] = {}
     behind: dict[Hashable, float] = {}
     for job in reversed(jobs):
-        alike = job.priority, kind(job)
-        urgency[job.id] = behind[alike] = max(_urgency(job, policy, now), behind.get(alike, 0.0))
-    return sorted(jobs, key=lambda job: (job.is_evictable, -job.priority, -urgency[job.id]))
+        alike = job.is_evictable, job.priority, likeness(job)
+        found[job.id] = behind[alike] = max(value(job), behind.get(alike, 0.0))
+    return found
 
 
 def _urgency(job: WaitingJob, policy: Policy, now: int) -> float:

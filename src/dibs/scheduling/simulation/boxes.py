@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from dibs.model import devices
 from dibs.model.devices import DeviceId, Inventory
 from dibs.model.jobs import NO, YES, JobId, Request
-from dibs.scheduling import evictions, planner, precedence, views
+from dibs.scheduling import evictions, planner, precedence
 from dibs.scheduling.simulation.clusters import SAVE_S, Decision, Placement
 from dibs.scheduling.simulation.estimates import Histories
 from dibs.scheduling.simulation.lines import Boxes, Lines, parts
@@ -211,7 +211,7 @@ class BoxScheduler:
         waiting = [self._waiting(job) for job in (claims | fitting).values()]
         if claims:
             return waiting
-        waiting = views.order(waiting)
+        waiting = precedence.serving_order(waiting, self.policy, _ms(now))
         chosen = []
         for job in precedence.order(waiting, self.policy, _ms(now)) if self.firsts else waiting:
             if job.request.gpus <= free:
@@ -283,7 +283,7 @@ class BoxScheduler:
         if self.are_firsts_known and len(self.firsts) == 2 and not is_late:
             return
         self.are_firsts_known = True
-        waiting = self.lines.in_order(self.size * len(self.boxes))
+        waiting = self._in_serving_order(now)
         for is_evictable in (False, True):
             first = next((job for job in waiting if self._is_evictable(job) is is_evictable), None)
             old = self.firsts.get(is_evictable)
@@ -297,6 +297,10 @@ class BoxScheduler:
             self._claim_boxes(first, sorted(soonest))
             self.firsts[is_evictable] = first
             self.choose_at[is_evictable] = max(at[soonest[-1]] / 1000, now + CHOOSE_EVERY_S)
+
+    def _in_serving_order(self, now: float) -> list[TraceJob]:
+        heads = [self._waiting(job) for job in self.lines.in_order(self.size * len(self.boxes))]
+        return [self.lines.job(job.id) for job in precedence.serving_order(heads, self.policy, _ms(now))]
 
     def _free_at(self, box: int, gpus: int, now: float, waiter: TraceJob) -> float:
         """Return when a box is expected to have this many GPUs free for a job."""
