@@ -11,7 +11,7 @@ from dibs.system import settings
 from dibs.system.configuration import entries
 from dibs.system.configuration import file as settings_file
 
-ENVIRON = {"HOME": "/nonexistent"}
+ENVIRON = {"HOME": "/proc/nonexistent"}
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "config.toml"
 
 
-def load(file: Path, site: Path = Path("/nonexistent")) -> settings.Settings:
-    return settings.load({"DIBS_CONFIG": str(file), "HOME": "/nonexistent"}, site)
+def load(file: Path, site: Path = Path("/proc/nonexistent")) -> settings.Settings:
+    return settings.load({"DIBS_CONFIG": str(file), "HOME": "/proc/nonexistent"}, site)
 
 
 def write(file: Path, text: str) -> None:

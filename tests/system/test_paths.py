@@ -112,7 +112,7 @@ def test_without_home_the_user_database_is_used():
 def test_this_machine_has_a_state_folder():
     found = paths.home({"DIBS_HOME": "/"})
     assert found == paths.Home(Path("/"))
-    assert paths.home({"HOME": "/nonexistent"}).path.name == paths.machine_id()
+    assert paths.home({"HOME": "/proc/nonexistent"}).path.name == paths.machine_id()
 
 
 # --- network or local ---

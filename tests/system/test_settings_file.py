@@ -24,7 +24,7 @@ def set_value(file: Path, name: str, text: str) -> None:
 
 
 def load(file: Path) -> settings.Settings:
-    return settings.load({"DIBS_CONFIG": str(file)}, site=Path("/nonexistent"))
+    return settings.load({"DIBS_CONFIG": str(file)}, site=Path("/proc/nonexistent"))
 
 
 def test_the_first_setting_creates_a_private_file(file: Path) -> None:
