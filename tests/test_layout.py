@@ -73,6 +73,11 @@ def test_no_module_class_or_function_has_a_retired_name(path: Path) -> None:
     assert (defined | {path.stem}) & RETIRED == set()
 
 
+def test_the_name_of_a_function_says_what_it_returns() -> None:
+    """A function is called `x_of_y` instead of `of`."""
+    assert [module_id(path) for path in MODULES if "\ndef of(" in path.read_text()] == []
+
+
 #: Folders with one file for each verb or address, however small.
 BY_NAME = {"cli/verbs", "cli/verbs/lab", "http_api"}
 #: A module with one importer and fewer lines belongs into that importer.

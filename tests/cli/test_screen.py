@@ -145,7 +145,7 @@ def test_colour_depends_on_terminal_option_and_environment(
 
 
 def test_a_stream_that_is_no_terminal_is_piped() -> None:
-    assert screen.of(io.StringIO(), Args(), {}) == PIPED
+    assert screen.screen_of_stream(io.StringIO(), Args(), {}) == PIPED
 
 
 def test_states_are_coloured_only_on_request() -> None:

@@ -83,8 +83,8 @@ def test_slots_skip_unusable_gpus(place):
 
 
 def test_pretend_gpus_are_not_checked():
-    assert device_check.of(settings.Settings(devices="fake:4"), print) is None
-    assert device_check.of(settings.Settings(devices="none"), print) is None
+    assert device_check.check_for_request(settings.Settings(devices="fake:4"), print) is None
+    assert device_check.check_for_request(settings.Settings(devices="none"), print) is None
 
 
 # --- with a driver ---
@@ -102,7 +102,7 @@ def test_a_check_reports_foreign_use_once_and_drops_it_when_it_ended(nvml, stran
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b", f"proc 0 pid={stranger} mem={3 * GIB}")
     said = []
-    looks = device_check.of(settings.Settings(nvml_library=nvml.library), said.append)
+    looks = device_check.check_for_request(settings.Settings(nvml_library=nvml.library), said.append)
     told = f"used without a lease by {users.own()}'s sleep (pid {stranger}, 3G)"
     vet = functools.partial(looks, is_taken=True)
     assert (vet(["GPU-a", "GPU-b"]), vet(["GPU-a"])) == ({"GPU-a"}, {"GPU-a"})
@@ -112,7 +112,9 @@ def test_a_check_reports_foreign_use_once_and_drops_it_when_it_ended(nvml, stran
     nvml.is_now("gpu 0 uuid=GPU-a", "gpu 1 uuid=GPU-b lost=1")
     assert (vet(["GPU-a"]), looks.reasons) == (set(), {})
     nvml.is_now("gpu 0 uuid=GPU-a", f"proc 0 pid={stranger} mem={3 * GIB}")
-    relaxed = device_check.of(settings.Settings(nvml_library=nvml.library), said.append, Request(ignore_foreign=True))
+    relaxed = device_check.check_for_request(
+        settings.Settings(nvml_library=nvml.library), said.append, Request(ignore_foreign=True)
+    )
     assert relaxed(["GPU-a"], is_taken=True) == set()
 
 
@@ -120,7 +122,7 @@ def test_devices_leased_one_after_the_other_need_one_reading(nvml, stranger, mon
     """A reading starts a process, which takes 100 ms; a bad one is always repeated."""
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now(*(f"gpu {n} uuid=GPU-{n}" for n in range(4)))
-    vet = device_check.of(settings.Settings(nvml_library=nvml.library), [].append)
+    vet = device_check.check_for_request(settings.Settings(nvml_library=nvml.library), [].append)
     assert vet(["GPU-0"], is_taken=True) == set()
     nvml.is_now(*(f"gpu {n} uuid=GPU-{n}" for n in range(4)), f"proc 1 pid={stranger} mem={3 * GIB}")
     vet._fresh_until = process_tree.NEVER
@@ -140,7 +142,9 @@ def test_devices_leased_one_after_the_other_need_one_reading(nvml, stranger, mon
 def test_a_share_fits_into_the_memory_that_foreign_processes_leave(nvml, stranger, monkeypatch, gib, told, is_taken):
     monkeypatch.setenv("FAKE_NVML_STATE", str(nvml.state))
     nvml.is_now(*strangers(stranger, 19))
-    vet = device_check.of(settings.Settings(nvml_library=nvml.library), [].append, Request(vram=gib * GIB))
+    vet = device_check.check_for_request(
+        settings.Settings(nvml_library=nvml.library), [].append, Request(vram=gib * GIB)
+    )
     assert vet(["GPU-a"], is_taken=is_taken) == ({"GPU-a"} if told else set())
     assert (told or "") in vet.reasons.get("GPU-a", "")
 

@@ -256,7 +256,7 @@ def test_records_in_the_names_of_others_make_no_user(place: Folder) -> None:
         record_use(place, uid, f"day {today} 900000000000")
         os.chown(place.line_file(f"{usage_records.USAGE}{uid}"), BEN, -1)
     assert usage_records.recorded_users(place) == [BEN]
-    positions = fair_shares.of_users(place, rules_file.of(place), [ANN, BEN])
+    positions = fair_shares.of_users(place, rules_file.rules_of_folder(place), [ANN, BEN])
     assert (positions[ANN].used_s, positions[BEN].used_s) == (0.0, 5.0)
 
 

@@ -37,7 +37,10 @@ def change_some(store: Store, ids: list[JobId], chance: random.Random) -> None:
 
 
 def counted(store: Store, shown: list[JobId]) -> list[tuple[int, int, int, dict[str, int]]]:
-    return [(job.id, group.first, group.last, group.counts) for job, group in groups.of(store, store.jobs(shown))]
+    return [
+        (job.id, group.first, group.last, group.counts)
+        for job, group in groups.groups_of_jobs(store, store.jobs(shown))
+    ]
 
 
 def uncached(store: Store, shown: list[JobId]) -> list[tuple[int, int, int, dict[str, int]]]:

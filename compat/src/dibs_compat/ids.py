@@ -36,7 +36,7 @@ def vet(found: devices.Inventory, say: Callable[[str], None]) -> Vet | None:
         return None
     from dibs.foreground import device_check
 
-    return device_check.of(settings.load(os.environ), say)
+    return device_check.check_for_request(settings.load(os.environ), say)
 
 
 def time_limit_s(found: devices.Inventory) -> float | None:

@@ -143,7 +143,7 @@ def _warm_up() -> None:
         queue = _CannedClient(paths.home(os.environ).path, os.environ)
         jobs = queue.get("/v1/jobs", [("select", "unfinished")])["jobs"]
         rows = [[str(job["id"]), job["state"], screen.clean("first in the queue")] for job in jobs]
-        print(screen.table(screen.of(sys.stdout, args), WARM_UP_COLUMNS, rows), flush=True)
+        print(screen.table(screen.screen_of_stream(sys.stdout, args), WARM_UP_COLUMNS, rows), flush=True)
         screen.now()
 
 

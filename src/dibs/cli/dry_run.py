@@ -27,7 +27,7 @@ def show(queue: connection.Client, args: Args, body: Body) -> None:
         return
     jobs = answer["jobs"]
     print(f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} would be submitted; nothing was submitted.")
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     print(screen.facts(view, [*_job_facts(jobs[0]), *_batch_facts(answer)]))
     for job in jobs[:SHOWN] if len(jobs) > 1 else []:
         index = "" if job["index"] is None else f"{job['index']}: "

@@ -57,7 +57,7 @@ class Column:
     most_lines: int = 0
 
 
-def of(stream: TextIO, args: options.Args, environ: Mapping[str, str] = os.environ) -> Screen:
+def screen_of_stream(stream: TextIO, args: options.Args, environ: Mapping[str, str] = os.environ) -> Screen:
     """Return the screen of a stream; options and environment decide on colour."""
     is_terminal = stream.isatty()
     width = _width(stream) if is_terminal else None

@@ -91,7 +91,7 @@ class Vet:
         return [holder for holder in found if holder is not own]
 
 
-def of(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -> Vet | None:
+def check_for_request(values: Settings, say: Callable[[str], None], request: Request = WHOLE) -> Vet | None:
     """Return the check of devices for `request`; None for simulated devices."""
     eyes = Probe(values)
     if not eyes.is_real:

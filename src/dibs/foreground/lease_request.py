@@ -145,7 +145,7 @@ def acquire(
         told = {device.index: capacity.obstacle(device, wanted.request) for device in inventory.devices}
         faults = "; ".join(f"GPU {index}: {why}" for index, why in told.items() if why)
         raise Busy(f"needs {need}; only {len(able)} can be used now ({inventory.problem or faults}).")
-    vet = device_check.of(wanted.values, say, wanted.request)
+    vet = device_check.check_for_request(wanted.values, say, wanted.request)
     try:
         return waiters.acquire(
             place,

@@ -106,7 +106,7 @@ def _check_quota(place: Folder, inventory: Inventory, wanted: Wanted, own: Seque
     """Refuse more GPUs than a user may reserve at once: by default half of the machine."""
     if os.geteuid() == 0:
         return
-    rules = rules_file.of(place).now()
+    rules = rules_file.rules_of_folder(place).now()
     quota = rules.quota(rules_file.person(os.geteuid(), rules.names_groups)).reserve_gpus
     most = (len(inventory.devices) + 1) // 2 if quota is None else quota
     taken = {device for one in own for device in one.devices}

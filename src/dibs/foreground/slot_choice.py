@@ -111,7 +111,7 @@ def slots(
         vram=args.get(job_options.VRAM) or 0,
         ignore_foreign=args.has(job_options.IGNORE_FOREIGN),
     )
-    vet = device_check.of(values, say, request)
+    vet = device_check.check_for_request(values, say, request)
     etiquette = Etiquette(values.max_gpus, values.keep_free, inventory.usable())
 
     def how(terms: Callable[[], choice.Terms] = choice.alone) -> LeaseOptions:

@@ -22,7 +22,7 @@ async def are_read(daemon: Daemon, is_unread: Callable[[Reader], bool], for_s: f
         await daemon.ask_until(is_unread, operator.not_, for_s)
 
 
-def of(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
+def numbers_of_job(daemon: Daemon, reader: Reader, job: Job) -> Numbers | None:
     """Return the last metrics of the current attempt; None if it has none."""
     if job.start == 0:
         return None

@@ -73,7 +73,7 @@ async def get_jobs(daemon: Daemon, texts: Texts, query: job_lists.PageQuery) -> 
         jobs = found(reader, seen)
         listed = _list(daemon, reader, seen, jobs, texts)
         if not query.select:
-            listed.groups = [_group(job, group) for job, group in groups.of(reader, jobs)]
+            listed.groups = [_group(job, group) for job, group in groups.groups_of_jobs(reader, jobs)]
         return listed
 
     await job_numbers.are_read(daemon, has_unread, LIST_READING_FOR_S)
@@ -142,7 +142,7 @@ class Shown:
         reader.pause()
         reason = seen.reason(job).text if job.is_waiting else seen.active_reason(job) if job.is_active else None
         marks = list(daemon.devices.last.marks.get(job.id, ()))
-        return cls(job, reason, job_numbers.of(daemon, reader, job), marks, seen.inventory)
+        return cls(job, reason, job_numbers.numbers_of_job(daemon, reader, job), marks, seen.inventory)
 
     def is_same(self, other: Shown) -> bool:
         """Return whether another has the same JSON."""

@@ -66,7 +66,7 @@ def _all(daemon: Daemon, now_s: float, until_s: float | None) -> list[Reservatio
     found = reservations.read_all(place, now_s)
     if not found:
         return []
-    unused_for_s = rules_file.of(place).now().unused_for_s
+    unused_for_s = rules_file.rules_of_folder(place).now().unused_for_s
     kept = reservations.kept(place, found, inventory.ids, now_s, unused_for_s)
     counted = {(one.reservation.owner, one.reservation.number) for _, one in kept}
     answers = []

@@ -136,7 +136,7 @@ def take(
     if share is not None and share.mib < 1:
         raise ValueError(f"expected at least 1 MiB, got {share.mib}")
     wanted = sorted({holders.checked(device) for device in devices})
-    rules = rules_file.of(place)
+    rules = rules_file.rules_of_folder(place)
     if note.is_evictable:
         # It is given up as soon as somebody with a right to it waits, so it counts as nobody's share.
         return _take_open(place, wanted, note, share, rules)
@@ -239,7 +239,7 @@ def _take(place: Folder, device: str, note: Note, share: Share | None) -> Lease:
     real = lent or device
     if drains.reason(place, real) is not None:
         raise Refused(real, "drained", None)
-    if lent is not None and not (note.is_evictable and rules_file.of(place).now().lends_idle):
+    if lent is not None and not (note.is_evictable and rules_file.rules_of_folder(place).now().lends_idle):
         raise Refused(real, "no loan", None)
     try:
         got = _try(place, device, note, share)

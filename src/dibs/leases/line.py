@@ -38,7 +38,7 @@ class LinePlace:
     def __init__(self, folder: Folder, collect_for_s: float) -> None:
         self.folder = folder
         self.collect_for_s = collect_for_s
-        self.rules = rules_file.of(folder)
+        self.rules = rules_file.rules_of_folder(folder)
         self._own: OwnTicket | None = None
         #: Each socket is connected once, because every connection uses up a place in its owner's backlog.
         self._watched: dict[bytes, int] = {}

@@ -251,7 +251,7 @@ def closed_to_us(
         return {}
     if not found:
         return {}
-    unused_for_s = (rules or rules_file.of(place)).now().unused_for_s
+    unused_for_s = (rules or rules_file.rules_of_folder(place)).now().unused_for_s
     closed = closures(kept(place, found, devices, now_s, unused_for_s), os.geteuid(), now_s)
     return {device: one for device, one in closed.items() if one.at_s <= now_s}
 

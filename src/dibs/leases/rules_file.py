@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1_000_000
 
 
-def of(place: Folder) -> RulesFile:
+def rules_of_folder(place: Folder) -> RulesFile:
     """Return the file with the rules for those who use a lease folder."""
     return RulesFile(lab_rules.site_file(place.path))
 

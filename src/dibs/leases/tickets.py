@@ -101,7 +101,7 @@ def path_of(place: Folder, name: str) -> str:
 def line(place: Folder, known: Collection[str] | None = None) -> list[Ticket]:
     """Return the living tickets in serving order, and remove our own dead ones; see `around` for `known`."""
     tickets = _living(place, "", known)
-    turns = _positions(place, rules_file.of(place), {ticket.uid for ticket in tickets})
+    turns = _positions(place, rules_file.rules_of_folder(place), {ticket.uid for ticket in tickets})
     return sorted(tickets, key=lambda ticket: _rank(ticket, turns))
 
 
@@ -115,7 +115,7 @@ def around(
     name, since_ns = (own.name, own.since_ns) if own else ("", locks.boot_ns())
     me = Ticket(name, os.geteuid(), os.getpid(), since_ns, 0, ())
     others = _living(place, name, known)
-    turns = _positions(place, rules or rules_file.of(place), {me.uid, *(ticket.uid for ticket in others)})
+    turns = _positions(place, rules or rules_file.rules_of_folder(place), {me.uid, *(ticket.uid for ticket in others)})
     others.sort(key=lambda ticket: _rank(ticket, turns))
     return others, sum(_rank(ticket, turns) < _rank(me, turns) for ticket in others)
 

@@ -61,7 +61,7 @@ def unfinished(reader: Reader, most_jobs: int, per_group: int) -> list[JobId]:
     return found
 
 
-def of(reader: Reader, jobs: Iterable[Job]) -> list[tuple[Job, Group]]:
+def groups_of_jobs(reader: Reader, jobs: Iterable[Job]) -> list[tuple[Job, Group]]:
     """Return the groups of these jobs, each with one of its jobs; a job that is alone is left out."""
     members: dict[Key, list[Job]] = {}
     for job in jobs:

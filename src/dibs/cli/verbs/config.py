@@ -197,7 +197,7 @@ def _described(setting: Setting | Entry, values: Settings) -> dict[str, object]:
 
 
 def _print_all(args: Args, values: Settings) -> None:
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     columns = (
         Column("NAME"),
         Column("VALUE", least=8),

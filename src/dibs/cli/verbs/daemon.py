@@ -169,7 +169,7 @@ def status(queue: Client, args: Args) -> int:
     elif running is None:
         print("not running; it starts with the first command that needs it")
     else:
-        view = screen.of(sys.stdout, args)
+        view = screen.screen_of_stream(sys.stdout, args)
         since = screen.moment(view, running["started_at"], screen.now())
         print(f"running (pid {running['pid']}, version {screen.clean(running['version'])}, started {since})")
         print(f"socket {screen.clean(running['socket'])}")

@@ -52,7 +52,7 @@ def main(args: Args) -> int:
         rows = [{"check": f.check, "level": f.level, "text": f.text, "fix": f.fix} for f in found]
         screen.print_json({"ok": not has_problem, "findings": rows})
     else:
-        view = screen.of(sys.stdout, args)
+        view = screen.screen_of_stream(sys.stdout, args)
         for finding in found:
             print(line(view, finding))
     return 1 if has_problem else 0

@@ -39,7 +39,7 @@ def main(args: Args) -> None:
     if args.has(options.JSON):
         screen.print_json(found[0] if args.words else answer)
         return
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     if args.words and found[0]["nodes"]:
         print(nodes(view, found[0]))
         if problem := _problem(found[0], screen.now()):

@@ -53,7 +53,7 @@ def main(args: Args) -> int:
     if args.has(options.JSON):
         screen.print_json(answer)
         return 0
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     if args.has(repaint.WATCH) and view.is_terminal:
         return repaint.watch(lambda: _picture(queue, args), args.get(repaint.WATCH) or repaint.USUAL_S)
     restricted = answer["restriction"] and f"restricted: {answer['restriction']}"
@@ -77,7 +77,7 @@ def _picture(queue: connection.Client, args: Args) -> str:
     answer: Gpus = queue.get("/v1/gpus")
     waits = [screen.clean(f"{waiter['user']} is waiting for {waiter['gpus']}") for waiter in answer["waiters"]]
     problem = [screen.clean(text) for text in (answer["problem"], answer.get("starts")) if text]
-    return "\n".join([*problem, table(screen.of(sys.stdout, args), answer["gpus"], screen.now()), *waits])
+    return "\n".join([*problem, table(screen.screen_of_stream(sys.stdout, args), answer["gpus"], screen.now()), *waits])
 
 
 def _drain(args: Args) -> int:

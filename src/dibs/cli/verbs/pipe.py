@@ -66,7 +66,7 @@ def main(args: Args) -> int:
     pipe.run()
     teller.finish(pipe)
     if args.has(SUMMARIZE):
-        print(teller.summary(screen.of(sys.stdout, args), pipe))
+        print(teller.summary(screen.screen_of_stream(sys.stdout, args), pipe))
     if pipe.stopped_by is not None:
         return 128 + pipe.stopped_by
     return 1 if pipe.failed else 0

@@ -108,7 +108,7 @@ def _print(args: Args, what: results_table.Table) -> None:
     if args.has(CSV):
         results_table.write_csv(what, sys.stdout)
         return
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     for line in results_table.markdown(what) if args.has(MARKDOWN) else results_table.fitted(view, what):
         print(line)
 

@@ -76,7 +76,7 @@ def main(args: Args) -> None:
         return
     if not jobs:
         screen.say(job_action.NOTHING)
-    view, now = screen.of(sys.stdout, args), screen.now()
+    view, now = screen.screen_of_stream(sys.stdout, args), screen.now()
     for place, job in enumerate(jobs):
         events: list[Event] = queue.get(f"/v1/jobs/{job['id']}/events")["events"]
         print("\n" if place else "", end="")

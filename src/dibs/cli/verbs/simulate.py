@@ -141,7 +141,7 @@ def _count(jobs: int) -> str:
 
 
 def _print(results: Mapping[str, Measures], work: Workload, args: Args) -> None:
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     columns = [screen.Column("policy"), *(screen.Column(title, is_right=True) for _, title, _ in COLUMNS)]
     print(screen.table(view, columns, [[name, *_cells(found)] for name, found in results.items()]))
     if not args.has(options.QUIET):

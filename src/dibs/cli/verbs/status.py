@@ -40,7 +40,7 @@ NOTHING = "No job matches."
 def main(args: Args) -> int:
     """Print jobs as an overview, as a table, as ids, or as JSON."""
     queue = stand_in.connect(os.environ)
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     is_data = args.has(options.JSON) or args.has(options.QUIET)
     is_chosen = any(args.has(option) for option in job_columns.OPTIONS)
     if is_chosen and is_data:
@@ -67,9 +67,9 @@ def _look_again(queue: connection.Client, args: Args) -> str:
     if not queue.is_daemon_there():
         raise NoDaemon("the daemon is not running any more; waiting for it.")
     if any(args.has(option) for option in job_columns.OPTIONS):
-        return _chosen(screen.of(sys.stdout, args), args, queries.overview(queue, args.words)) or NOTHING
+        return _chosen(screen.screen_of_stream(sys.stdout, args), args, queries.overview(queue, args.words)) or NOTHING
     answer = queries.overview(queue, args.words, status_view.FOLD_FROM)
-    return picture(screen.of(sys.stdout, args), args, answer, _starts(queue, args, answer))
+    return picture(screen.screen_of_stream(sys.stdout, args), args, answer, _starts(queue, args, answer))
 
 
 def _starts(queue: connection.Client, args: Args, answer: Jobs) -> Starts:

@@ -27,7 +27,7 @@ def main(args: Args) -> None:
         return
     if not reasons:
         screen.say(job_action.NOTHING)
-    view, now = screen.of(sys.stdout, args), screen.now()
+    view, now = screen.screen_of_stream(sys.stdout, args), screen.now()
     for why in reasons:
         parts = (f"job {why['id']}: {why['reason']}.", why["hint"], _expected(why, now))
         print(screen.wrapped(view, screen.clean(" ".join(part for part in parts if part))))

@@ -73,7 +73,7 @@ def _told(answer: NamedGroups, name: str) -> str:
 
 
 def _print(answer: NamedGroups, args: Args) -> None:
-    view = screen.of(sys.stdout, args)
+    view = screen.screen_of_stream(sys.stdout, args)
     if not answer["groups"]:
         screen.say("no group has a limit or unfinished jobs.")
         return

@@ -150,7 +150,7 @@ def _list(place: device_lease.Folder, inventory: Inventory, args: Args) -> int:
         for one in found
     ]  # fmt: skip
     titles = ("ID", "USER", "GPU", "FROM", "TO", "EVERY", "STATE", "NAME")
-    print(screen.table(screen.of(sys.stdout, args), [Column(title) for title in titles], rows))
+    print(screen.table(screen.screen_of_stream(sys.stdout, args), [Column(title) for title in titles], rows))
     return 0
 
 

@@ -160,7 +160,7 @@ def _print(found: Sequence[Row], by: str, args: Args) -> None:
     columns = [Column(title, is_right=number > 0) for number, title in enumerate(titles)]
     # Of users only what they held is known: how busy their GPUs were is theirs.
     shown = [_cells(row)[:2] for row in found] if by == "user" else [_cells(row) for row in found]
-    print(screen.table(screen.of(sys.stdout, args), columns[: len(shown[0])], shown))
+    print(screen.table(screen.screen_of_stream(sys.stdout, args), columns[: len(shown[0])], shown))
 
 
 def summary(answer: Usage, first: date, last: date) -> str:
