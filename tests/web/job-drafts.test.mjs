@@ -43,7 +43,7 @@ test("a sweep is the product of its values, the last one varies fastest", () => 
 test("a value stays one shell word", () => {
   assert.equal(drafts.filled("echo {x}", { x: "$(rm -rf /); 'q'" }, 0), "echo '$(rm -rf /); '\\''q'\\'''");
   assert.equal(drafts.filled('echo "{x}"', { x: "a-b" }, 0), 'echo "a-b"');
-  assert.throws(() => drafts.filled('echo "{x}"', { x: "a b" }, 0), /take the quotes/);
+  assert.throws(() => drafts.filled('echo "{x}"', { x: "a b" }, 0), /remove the quotes/);
   assert.equal(drafts.filled("echo \\\" {x}", { x: "a b" }, 0), "echo \\\" 'a b'");
   assert.equal(drafts.filled("{{x}} {x}", { x: "1" }, 0), "{x} 1");
 });

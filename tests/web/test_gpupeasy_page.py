@@ -40,14 +40,14 @@ def test_a_job_is_added_held_released_and_read(peasy: Peasy, visits: Visits) -> 
     expect(running).to_contain_text("running")
     expect(running).to_contain_text(EVIL)
     waiting.get_by_role("button", name="hold").click()
-    expect(waiting.get_by_role("button", name="let go")).to_be_visible()
+    expect(waiting.get_by_role("button", name="release")).to_be_visible()
     running.get_by_role("link", name="1").click()
     expect(page.locator("pre")).to_have_text(f"{EVIL}\n")
     expect(page.locator("dl")).to_contain_text("Running")
     gate.touch()
     expect(page.locator("dl")).to_contain_text("Succeeded")
     page.goto(home)
-    page.locator("#scheduledjobs").get_by_role("button", name="let go").click()
+    page.locator("#scheduledjobs").get_by_role("button", name="release").click()
     expect(page.locator("#successfuljobs")).to_contain_text("Successful (2)")
 
 
@@ -71,7 +71,7 @@ def two_jobs(peasy: Peasy, page: Page) -> Path:
 def test_a_press_becomes_a_click_though_the_lists_change_meanwhile(peasy: Peasy, visits: Visits) -> None:
     page = visits.context().new_page()
     gate = two_jobs(peasy, page)
-    button = page.locator("#scheduledjobs").get_by_role("button", name="let go")
+    button = page.locator("#scheduledjobs").get_by_role("button", name="release")
     box = button.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)

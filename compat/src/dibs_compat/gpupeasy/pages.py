@@ -12,7 +12,7 @@ from typing import Any
 #: The actions on a job by its state: the verb, and the text of the button.
 BUTTONS: dict[str, tuple[tuple[str, str], ...]] = {
     "waiting": (("hold", "hold"), ("cancel", "cancel")),
-    "held": (("unhold", "let go"), ("cancel", "cancel")),
+    "held": (("unhold", "release"), ("cancel", "cancel")),
     "queued": (("hold", "hold"), ("cancel", "cancel")),
     "starting": (("cancel", "kill"),),
     "running": (("pause", "pause"), ("cancel", "kill")),

@@ -84,7 +84,7 @@ function Palette() {
         </li>`,
       )}
     </ul>
-    ${!entries.length && html`<p class="quiet">Nothing has that in its name.</p>`}
+    ${!entries.length && html`<p class="quiet">No page, job or action matches.</p>`}
   </${dialogs.Dialog}>`;
 }
 

@@ -22,7 +22,7 @@ export function ReservationList() {
   const aside = html`<span>${all.length ? plural(all.length, "reservation") : "none"}</span>
     <button type="button" class="small right" onClick=${() => void reserve(reload)}><${Icon} name="plus" />Reserve GPUs</button>`;
   return html`<${Section} title="Reservations" aside=${aside}>
-    ${!all.length && html`<p class="quiet">Nothing is reserved. A reservation keeps GPUs for you at a time to come; until it begins, jobs that end before then may use them.</p>`}
+    ${!all.length && html`<p class="quiet">No reservations. A reservation keeps GPUs for you at a future time. Until it begins, jobs that end before then can use them.</p>`}
     ${all.length > 0 && html`<${ReservationTable} rows=${all} changed=${reload} />`}
   <//>`;
 }

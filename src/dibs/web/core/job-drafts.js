@@ -191,7 +191,7 @@ export function filled(command, values, index) {
       const value = name === "index" ? String(index) : values[name];
       if (SAFE.test(value)) return value;
       if (isQuoted(command.slice(0, at))) {
-        throw new Error(`"${value}" cannot be put between quotes here: take the quotes around ${place} away.`);
+        throw new Error(`"${value}" cannot be put between quotes here: remove the quotes around ${place}.`);
       }
       return quoted(value);
     })
@@ -204,7 +204,7 @@ export function filled(command, values, index) {
  */
 export function grid(names, told) {
   const many = names.reduce((product, name) => product * valuesOf(told, name).length, 1);
-  if (many > MOST_RUNS) throw new Error(`This would be ${many} jobs; more than ${MOST_RUNS} are for \`dibs sweep\`.`);
+  if (many > MOST_RUNS) throw new Error(`This would be ${many} jobs. For more than ${MOST_RUNS}, use \`dibs sweep\`.`);
   /** @type {Record<string, string>[]} */
   let all = [{}];
   for (const name of names) all = all.flatMap((one) => valuesOf(told, name).map((value) => ({ ...one, [name]: value })));

@@ -61,7 +61,7 @@ function Differences({ jobs }) {
       <tr><th scope="row">State</th>${jobs.map((job) => html`<td key=${job.id}><${Pill} word=${job.state} /> <span class="quiet">${job.state === "done" ? "" : ending(job)}</span></td>`)}</tr>
       <tr><th scope="row">Took</th>${jobs.map((job) => html`<td key=${job.id}>${took(job.started_at, job.finished_at, state.now.value)} <span class="quiet">${gpuNames(job.gpu_indices)}</span></td>`)}</tr>
       ${rows.map((row) => html`<tr key=${row.name} class=${row.isEqual ? "quiet" : ""}><th scope="row">${row.name}</th>${row.values.map((value, i) => html`<td key=${i} class=${row.isCode ? "code" : "number"}>${value}</td>`)}</tr>`)}
-      ${!rows.length && html`<tr><th scope="row">All</th><td colspan=${jobs.length}>Nothing: they were asked for in the same words.</td></tr>`}
+      ${!rows.length && html`<tr><th scope="row">All</th><td colspan=${jobs.length}>No differences: the jobs were submitted with the same options.</td></tr>`}
     </tbody></table></div><//>`;
 }
 

@@ -18,7 +18,7 @@ const JOBS_SHOWN = 20;
 export default function Page({ id }) {
   const gpu = state.gpus.value?.gpus.find((one) => String(one.index) === id || one.id === id);
   if (!state.gpus.value) return null;
-  if (!gpu) return html`<${Empty} title=${`There is no GPU ${id} on this machine.`} text="Those that are:" commands=${["dibs gpus"]} />`;
+  if (!gpu) return html`<${Empty} title=${`There is no GPU ${id} on this machine.`} text="List the GPUs of this machine:" commands=${["dibs gpus"]} />`;
   return html`<${Whole} gpu=${gpu} />`;
 }
 

@@ -52,7 +52,7 @@ export default function Page() {
         { title: "Memory", class: "number", cell: (/** @type {any} */ one) => (one.process.memory === null ? "" : size(one.process.memory)) },
         { title: "Pid", class: "number", cell: (/** @type {any} */ one) => one.process.pid },
       ]} /><//>`}
-    ${known.waiters.length > 0 && html`<p><a href="/people">${plural(known.waiters.length, "ticket")} in the line for GPUs, of all users</a></p>`}`;
+    ${known.waiters.length > 0 && html`<p><a href="/people">${plural(known.waiters.length, "ticket")} of all users in the machine-wide line</a></p>`}`;
 }
 
 /** @param {ReadonlyMap<number, string>} names of running jobs @returns {{title: string, class?: string, phone?: string, cell: (gpu: Gpu) => unknown}[]} */

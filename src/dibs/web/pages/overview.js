@@ -59,7 +59,7 @@ function Facts({ line, running, failed }) {
   const used = gpus.filter((gpu) => gpu.holders.some((one) => one.user === state.hello.value?.user)).length;
   return html`<ul class="tiles" aria-label="In short">
     <${Tile} what="Running" value=${count(active)} more=${used ? `on ${plural(used, "GPU")}` : active ? "without a GPU" : "nothing runs"} href="/jobs?state=active" />
-    <${Tile} what="Queued" value=${count((counts.queued ?? 0) + held)} more=${held ? `${count(held)} held` : counts.queued ? "in order of start below" : "nothing waits"} href="/jobs?state=queued,held" />
+    <${Tile} what="Queued" value=${count((counts.queued ?? 0) + held)} more=${held ? `${count(held)} held` : counts.queued ? "listed below, next first" : "nothing waits"} href="/jobs?state=queued,held" />
     <${Tile} what=${`Failed in ${FAILED_FOR_H} h`} value=${failed.text} more=${failed.count ? "see why" : "no failures"} isBad=${failed.count > 0} href="/jobs?state=failed,timeout,lost&sort=-finished" />
     <${Tile} what="GPUs free" value=${gpus.length ? `${free.count} of ${gpus.length}` : machine ? "none" : "–"} more=${free.more} href="/gpus" />
     <${Tile} what="Your next start" value=${next.value} more=${next.more} href=${next.job ? `/job/${next.job}` : "/jobs?state=queued,held"} />

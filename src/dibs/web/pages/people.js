@@ -21,7 +21,7 @@ export default function Page() {
   const ends = useMemo(() => new Map((data?.bars ?? []).filter((/** @type {any} */ bar) => !bar.is_plan && !bar.to).map((/** @type {any} */ bar) => [bar.job, bar.expected_end])), [data]);
   const names = useMemo(() => new Map((data?.bars ?? []).map((/** @type {any} */ bar) => [bar.job, bar.name])), [data]);
   if (!known) return null;
-  if (!known.gpus.length) return html`<${Empty} title="No GPU on this machine" text=${known.problem ?? known.restriction ?? "Nobody can hold or wait for one."} />`;
+  if (!known.gpus.length) return html`<${Empty} title="No GPU on this machine" text=${known.problem ?? known.restriction ?? "There is no GPU to lease or to wait for."} />`;
   const all = users(known.gpus, known.waiters);
   const held = leases(known.gpus);
   const parts = shares(known.gpus, all, me);

@@ -51,7 +51,7 @@ function Notices() {
 
 function Sessions() {
   const rotate = async () => {
-    const isMeant = await dialogs.confirm({ title: "Sign out all browsers?", text: "Every link and every open page stops working, this one too. `dibs web` prints a new link.", yes: "Sign out" });
+    const isMeant = await dialogs.confirm({ title: "Sign out all browsers?", text: "All links and open pages stop working, including this one. `dibs web` prints a new link.", yes: "Sign out" });
     if (!isMeant) return;
     try {
       await api.post("/v1/session/rotate", {});
@@ -61,7 +61,7 @@ function Sessions() {
     }
   };
   return html`<${Section} title="Sessions">
-    <p>Every browser with a link to this page can do what you can. This ends all of them, this one too.</p>
+    <p>Every signed-in browser can do everything that you can do with dibs. This signs out all of them, including this one.</p>
     <button type="button" class="bad" onClick=${rotate}>Sign out all browsers</button>
   <//>`;
 }

@@ -43,7 +43,7 @@ export default function Page({ id }) {
   if (named && found === undefined) return html`<${Empty} title=${`There is no sweep ${id}`} text="All sweeps are listed here:" commands=${["dibs status"]} />`;
   if (!data) return html`<${Problem} error=${error ?? unknown} retry=${reload} />`;
   if (data.runs.length > MANY !== isLarge) setLarge(!isLarge);
-  if (!data.runs.length) return html`<${Empty} title=${`Sweep ${data.sweep.name} has no runs`} text="Add some with the same name:" commands=${[`dibs sweep --name ${data.sweep.name} -p lr=1e-3,1e-4 -- python train.py --lr {lr}`]} />`;
+  if (!data.runs.length) return html`<${Empty} title=${`Sweep ${data.sweep.name} has no runs`} text="To add runs, submit the sweep again under this name:" commands=${[`dibs sweep --name ${data.sweep.name} -p lr=1e-3,1e-4 -- python train.py --lr {lr}`]} />`;
   return html`<${Whole} sweep=${data.sweep} runs=${data.runs} />`;
 }
 
@@ -66,7 +66,7 @@ function Whole({ sweep, runs }) {
     return all;
   }, [word, live]);
   const chosen = useMemo(() => within(view, runs, brushes), [view, runs, brushes]);
-  // While a brush is drawn the pictures follow it, the table when it is let go: hundreds of rows take longer.
+  // While a brush is drawn the pictures follow it, the table when it is released: hundreds of rows take longer.
   const settled = useMemo(() => (live ? within(view, runs, axes.read(word)) : chosen), [view, runs, word, live === null, live ? null : chosen]);
   // A signal: what is pointed at changes with every move, and only the highlights are drawn anew.
   const pointed = useSignal(/** @type {number | null} */ (null));

@@ -32,7 +32,7 @@ const colourOf = (i, many) => viridis(many === 1 ? 0.5 : 0.15 + (0.75 * i) / (ma
 
 /** Most days that have a column of their own. */
 const MOST_DAYS = 7;
-const NOT_OURS = "Only they can see it";
+const NOT_OURS = "Visible only to them";
 
 export default function Page() {
   const query = router.query.value;
@@ -60,7 +60,7 @@ function Whole({ data, by, bar }) {
   const stack = useMemo(() => (by === "day" ? usageSums.grouped(data.sums.map((one) => ({ ...one, project: "all" })), days, "project") : groups), [groups]);
   if (!groups.length) {
     return html`<${Section} title="GPU-hours" aside=${bar}>
-      <${Empty} title="No job had a GPU on these days" text="What jobs with GPUs use is summed up here, day by day:" commands=${["dibs add -g 1 'python train.py'"]} />
+      <${Empty} title="No job had a GPU on these days" text="The GPU-hours of your jobs will be shown here, by day:" commands=${["dibs add -g 1 'python train.py'"]} />
     <//>`;
   }
   return html`
@@ -69,7 +69,7 @@ function Whole({ data, by, bar }) {
       ${data.more && html`<p class="warn-text">The smallest projects and sweeps are left out.</p>`}
       <div class="panel usage-chart"><${Bars} days=${days} groups=${stack} /></div>
       <${Table} label="GPU-hours" rows=${groups} keyOf=${(/** @type {Group} */ one) => one.name} columns=${columns(by, days, groups, me)} />
-      <p class="quiet">Held: while a job had the GPU. Used: by utilization. Wasted: held, but under ${data.idle_below} % of use in a minute, where that was watched.
+      <p class="quiet">Held: while a job had the GPU. Used: by utilization. Wasted: held, but under ${data.idle_below} % utilization in a minute, where it was observed.
         ${by === "user" ? " Of other people only what they held is known; their days are those of UTC." : " A GPU that is shared counts for each job on it; jobs that were cleaned do not count any more."}</p>
     <//>
     ${data.waits.longest.length > 0 && html`<${Section} title="Longest waits" aside="from submission to the first start">
@@ -86,10 +86,10 @@ function Tiles({ data, days }) {
   const { waits } = data;
   const isIdle = all.watched > 0 && (all.idle ?? 0) / all.watched > 0.2;
   const percent = (/** @type {number | null} */ part, /** @type {number} */ whole) => `${Math.round((100 * (part ?? 0)) / whole)} %`;
-  return html`<ul class="tiles" aria-label="Your jobs in short">
+  return html`<ul class="tiles" aria-label="Your jobs at a glance">
     <li><div class="tile"><span class="what">You held</span> <b>${hours(all.total)}</b> <span class="more">${plural(all.jobs ?? 0, "job")}</span></div></li>
-    <li><div class="tile"><span class="what">Used</span> <b>${all.watched ? hours(all.used ?? 0) : "–"}</b> <span class="more">${all.watched && all.total ? `${percent(all.used, all.total)} of it` : "not watched"}</span></div></li>
-    <li><div class=${`tile${isIdle ? " is-bad" : ""}`}><span class="what">Wasted</span> <b>${all.watched ? hours(all.idle ?? 0) : "–"}</b> <span class="more">${all.watched ? `idle ${percent(all.idle, all.watched)} of it` : "not watched"}</span></div></li>
+    <li><div class="tile"><span class="what">Used</span> <b>${all.watched ? hours(all.used ?? 0) : "–"}</b> <span class="more">${all.watched && all.total ? `${percent(all.used, all.total)} of it` : "not observed"}</span></div></li>
+    <li><div class=${`tile${isIdle ? " is-bad" : ""}`}><span class="what">Wasted</span> <b>${all.watched ? hours(all.idle ?? 0) : "–"}</b> <span class="more">${all.watched ? `idle ${percent(all.idle, all.watched)} of it` : "not observed"}</span></div></li>
     <li><div class="tile"><span class="what">Typical wait</span> <b>${waits.median_s === null ? "–" : span(waits.median_s)}</b> <span class="more">${waits.median_s === null ? "no job started" : `median wait of ${plural(waits.count, "job")}`}</span></div></li>
     <li><div class="tile"><span class="what">Longest wait</span> <b>${waits.longest.length ? span(waits.longest[0].wait_s) : "–"}</b> <span class="more">${waits.longest.length ? html`<${JobLink} id=${waits.longest[0].job} name=${waits.longest[0].name} />` : ""}</span></div></li>
   </ul>`;
@@ -107,7 +107,7 @@ function columns(by, days, groups, me) {
   const inDays = days
     .map((day, i) => ({ isUsed: groups.some((one) => one.hours[i]), title: weekday(day), class: "number", phone: "nothing", cell: (/** @type {Group} */ one) => (one.hours[i] ? hours(one.hours[i]) : "") }))
     .filter(({ isUsed }) => isUsed);
-  const watched = (/** @type {Group} */ one, /** @type {number | null} */ value) => (value !== null && !one.watched ? html`<span class="quiet">not watched</span>` : known(value));
+  const watched = (/** @type {Group} */ one, /** @type {number | null} */ value) => (value !== null && !one.watched ? html`<span class="quiet">not observed</span>` : known(value));
   return [
     { title: by[0].toUpperCase() + by.slice(1), cell: (one) => html`${by !== "day" && html`<i class="swatch" style=${{ background: colourOf(groups.indexOf(one), groups.length) }}></i> `}${nameOf(one)}${by === "user" && one.name === me ? html` <span class="quiet">you</span>` : ""}` },
     { title: "Held", phone: "side", class: "number strong", cell: (one) => hours(one.total) },

@@ -45,7 +45,7 @@ export function Actions({ job }) {
       { keys: "c", does: "Cancel", group: "Job", run: cancel },
       { keys: "r", does: "Retry", group: "Job", run: retry },
       { keys: "R", does: "Retry with changes, or duplicate", group: "Job", run: change },
-      { keys: "h", does: "Hold or let go", group: "Job", run: hold },
+      { keys: "h", does: "Hold or release", group: "Job", run: hold },
       { keys: "p", does: "Set the priority", group: "Job", run: priority },
     ],
     [job, isLeaving],

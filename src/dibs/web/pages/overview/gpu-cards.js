@@ -23,7 +23,7 @@ export function GpuCards({ jobs }) {
   const { value: machine } = state.gpus;
   if (!machine) return null;
   if (!machine.gpus.length) {
-    return html`<${Section} title="GPUs"><${Empty} title="No GPU on this machine" text=${machine.problem ?? machine.restriction ?? "Jobs that ask for none run here: -g 0. For a try with pretend GPUs: DIBS_DEVICES=fake:4."} /></${Section}>`;
+    return html`<${Section} title="GPUs"><${Empty} title="No GPU on this machine" text=${machine.problem ?? machine.restriction ?? "Jobs without GPUs can run: -g 0. To try pretend GPUs: DIBS_DEVICES=fake:4."} /></${Section}>`;
   }
   return html`<${Section} title="GPUs">
     ${machine.problem && html`<p class="warn-text">${machine.problem}</p>`}

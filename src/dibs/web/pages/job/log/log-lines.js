@@ -37,7 +37,7 @@ export class Log {
   /**
    * @param {Source} source
    * @param {() => void} changed
-   * @param {(error: unknown) => void} failed told of lines that could not be read; they are tried again later
+   * @param {(error: unknown) => void} failed called for lines that could not be read; they are tried again later
    */
   constructor(source, changed = () => {}, failed = () => {}) {
     this.source = source;

@@ -165,7 +165,7 @@ export function Viewer({ job }) {
       <${Which} job=${job} which=${which} />
       <span class="right">
         ${log?.traceback != null && html`<button type="button" class="small" onClick=${toTraceback}><${Icon} name="flag" />First traceback</button>`}
-        <button type="button" class="small" aria-pressed=${isTimed} title="When lines were written. A job writes its log itself, so dibs knows a range only." onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>
+        <button type="button" class="small" aria-pressed=${isTimed} title="When lines were written. dibs does not see each line being written, so the times are ranges." onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>
         <button type="button" class="small" aria-pressed=${isWrapped} onClick=${() => router.setQuery({ wrap: isWrapped ? null : 1 })}>Wrap</button>
         <button type="button" class="small" onClick=${download}><${Icon} name="download" />Download${log ? ` (${size(log.size)})` : ""}</button>
       </span>
