@@ -54,7 +54,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A job that waits until it is let go, and then stamps."""
+    """A job that waits until it is released, and then stamps."""
 
     path: Path
 

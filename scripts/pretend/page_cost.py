@@ -32,7 +32,7 @@ LOADS = 5
 FEW, MANY = 100, 100_000
 #: Jobs on the timeline, and how often it is drawn anew.
 SHOWN, UPDATES = 500, 50
-#: An hour of one event a second: jobs that are held and let go, again and again.
+#: An hour of one event a second: jobs that are held and released, again and again.
 EVENTS, AT_ONCE = 3600, 300
 
 #: Notes when the first row of the table is in the document, before anybody could ask.
@@ -156,7 +156,7 @@ def hour_of_events(page: Page, own: Bench) -> tuple[int, int]:
         own.client.post("/v1/jobs/actions", {"verb": verb, "select": [f"{held[0]}-{held[-1]}"]})
     last = EVENTS // AT_ONCE % 2
     wait_for(lambda: own.client.get("/v1/jobs")["counts"]["queued" if last else "held"], lambda n: n == AT_ONCE)
-    # The tab has heard the last of them: it offers to let go what is held.
+    # The tab has heard the last of them: it offers to release what is held.
     expect(page.get_by_role("button", name=re.compile("^Release job")).first).to_be_visible(timeout=60_000)
     return before, heap_bytes(page)
 

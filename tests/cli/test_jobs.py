@@ -189,7 +189,7 @@ def test_show_prints_all_details(bench: Bench) -> None:
         assert text in shown
     assert "ATTEMPT" in shown
     assert "  submitted" in shown
-    assert "  retry asked" in shown
+    assert "  retry requested" in shown
     assert read_json(bench, "show", "1")["exit_code"] == 2
     add(bench, "true")
     assert [job["id"] for job in read_json(bench, "show", "1", "2")] == [1, 2]

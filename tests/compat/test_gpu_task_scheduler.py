@@ -307,7 +307,7 @@ def test_leftover_processes_of_a_task_are_ended_and_named(project: Project) -> N
     )
     project.configure(config({"a": [1]}))
     done = project.run()
-    assert "gpu_task_scheduler: a-1, left running, now ended: " in done.stderr
+    assert "gpu_task_scheduler: a-1, left processes running, now stopped: " in done.stderr
     assert project.living() == []
 
 

@@ -86,7 +86,7 @@ def test_foreign_use_is_reported_with_pid_user_and_memory():
     many = foreign.with_foreign_use(card(processes=[process(n) for n in range(5)]), (), LIMITS)
     assert many.foreign.endswith("and 2 more")
     hidden = foreign.with_foreign_use(card(used=3 * GIB), (), LIMITS)
-    assert hidden.foreign == "3G of it are used without a lease, by a process that is not visible here"
+    assert hidden.foreign == "3G of its memory are used without a lease, by a process that is not visible here"
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_a_driver_call_that_crashes_the_child_marks_only_that_card(driver):
     )
     found = probe_printing(code.replace("line.split", "line.strip().split")).read()
     assert (found.problem, found.ids) == (None, ("GPU-0", "UNREADABLE-1"))
-    assert "ended by signal 11" in found.devices[1].fault
+    assert "killed by signal 11" in found.devices[1].fault
 
 
 def test_a_driver_that_answers_again_is_used_again(driver):
@@ -417,8 +417,8 @@ def test_a_complete_answer_is_accepted():
     [
         ("print('rubbish')", "sent an unexpected answer: 'rubbish'"),
         ("print(7)", "sent an unexpected answer: '7'"),
-        ("import sys; sys.exit('no such thing')", "ended with code 1 (no such thing)"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11"),
+        ("import sys; sys.exit('no such thing')", "exited with code 1 (no such thing)"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "killed by signal 11"),
     ],
 )
 def test_a_failing_child_is_a_problem_and_no_exception(code, words):

@@ -183,7 +183,7 @@ def test_a_job_on_a_card_outside_its_allocation_is_marked_or_ended(bench, nvml, 
     if strict:
         job = bench.until(job_id)
         assert (job["state"], job["cause"]) == ("failed", "gpu")
-        assert job["remark"] == f"ended by --strict-gpus: it uses GPU 1, which was not assigned to it (pid {pid})"
+        assert job["remark"] == f"stopped by --strict-gpus: it uses GPU 1, which was not assigned to it (pid {pid})"
     else:
         assert bench.job(job_id)["marks"] == [f"uses GPU 1, which was not assigned to it (pid {pid})"]
         assert bench.job(job_id)["state"] == "running"

@@ -57,7 +57,7 @@ def test_a_job_that_uses_more_than_it_declared_is_marked_or_ended(bench, nvml, e
     if enforced:
         job = bench.until(job_id)
         assert (job["state"], job["cause"]) == ("failed", "gpu")
-        assert job["remark"] == "ended by --vram-enforce: it uses 6G of GPU 0, but declared 4G"
+        assert job["remark"] == "stopped by --vram-enforce: it uses 6G of GPU 0, but declared 4G"
     else:
         assert bench.job(job_id)["marks"] == ["uses 6G of GPU 0, but declared 4G"]
         assert bench.job(job_id)["state"] == "running"

@@ -131,7 +131,7 @@ def test_the_engine_is_asked_why_it_ended_a_job(lab: Follower) -> None:
     os.close(fd)
     verdict = lab.verdict(1).verdict
     assert isinstance(verdict, Lost)
-    assert verdict.why == "the engine ended it (preempted by another job)"
+    assert verdict.why == "its cluster stopped it (preempted by another job)"
 
 
 def test_a_stopped_job_is_judged_while_the_engine_still_completes_it(lab: Follower) -> None:

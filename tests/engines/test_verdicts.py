@@ -86,5 +86,5 @@ def test_a_claim_without_a_record_is_lost_after_the_grace_with_the_engines_reaso
 
 def test_what_the_engine_stopped_without_being_asked_is_lost_not_cancelled() -> None:
     found = Records(CLAIM, RUNNING, Final("signalled", signal=15, stopped=True))
-    assert judge(found, Seen("ended", "preempted")) == Lost(RUNNING, "the engine ended it (preempted)")
+    assert judge(found, Seen("ended", "preempted")) == Lost(RUNNING, "its cluster stopped it (preempted)")
     assert isinstance(judge(found, Seen("ended"), is_stop_asked=True), Ended)

@@ -350,7 +350,7 @@ def test_leftover_processes_of_a_command_are_ended_and_named(bench: Bench) -> No
     done = bench.cli("pipe", "--gpu-ids", "0", input=f"{left}\necho next\n")
     assert (done.returncode, done.stdout) == (0, "next\n")
     pid = (bench.folder / "left").read_text().strip()
-    assert done.stderr == f"dibs: command 1 left running, now ended: {pid} sleep\n"
+    assert done.stderr == f"dibs: command 1 left processes running, now stopped: {pid} sleep\n"
     assert not Path(f"/proc/{pid}").exists()
 
 
@@ -361,7 +361,7 @@ def test_a_daemonized_process_is_ended_too(bench: Bench) -> None:
     )
     pid = (bench.folder / "left").read_text().strip()
     assert done.returncode == 0
-    assert f"left running, now ended: {pid} sleep" in done.stderr
+    assert f"processes left running, now stopped: {pid} sleep" in done.stderr
     assert not Path(f"/proc/{pid}").exists()
 
 

@@ -86,7 +86,7 @@ def lr(desk):
     [
         (None, Fate.NEW),
         ("queued", Fate.QUEUED),
-        ("held", Fate.LET_GO),
+        ("held", Fate.RELEASED),
         ("starting", Fate.RUNNING),
         ("running", Fate.RUNNING),
         ("paused", Fate.RUNNING),
@@ -217,7 +217,7 @@ def test_submitting_again_releases_held_runs_and_resets_the_failure_count(lr):
     for n in (1, 2, 3):
         lr.happen(n, *FAILED)
     lr.begin()
-    assert lr.add(*range(6)) == {"retried": 3, "let go": 3}
+    assert lr.add(*range(6)) == {"retried": 3, "released": 3}
     lr.happen(1, *FAILED)
     assert lr.words() == ["failed"] + ["queued"] * 5
 

@@ -81,9 +81,9 @@ def test_a_child_that_keeps_the_lock_of_a_dead_process_is_named(place: Folder, g
 
 def test_the_text_names_the_user_and_the_method() -> None:
     root = blockers.Blocker("A", blockers.GATE, 0, 42)
-    assert root.text == f"blocked by {pwd.getpwuid(0).pw_name} (pid 42), who keeps its gate locked"
+    assert root.text == f"blocked by {pwd.getpwuid(0).pw_name} (pid 42), who keeps the lock of the GPU without a lease"
     unseen = blockers.Blocker("A", blockers.SOCKET, None, None)
-    assert unseen.text == "blocked by somebody, who has bound the name of its socket without listening"
+    assert unseen.text == "blocked by somebody, who occupies the name of its socket"
     assert "sudo dibs doctor" in unseen.cure
 
 

@@ -145,7 +145,7 @@ test("users of a GPU are shown, the worst first; only jobs of our queue have a l
   assert.deepEqual(said({ holders: [{ job: "3", user: "me" }, { job: "4", user: "me" }] }), { text: "and 1 more", job: 3, kind: "mine", since: null });
   assert.deepEqual(said({ holders: [{ job: "3", user: "eve" }] }), { text: "leased by eve", job: null, kind: "leased", since: null });
   assert.equal(said({ holders: [{ job: null, user: "me", uid: 7 }] }).text, "leased by me");
-  const blocked = { text: "blocked by eve (pid 7), who keeps its gate locked", fix: "`sudo kill 7` ends it." };
+  const blocked = { text: "blocked by eve (pid 7), who keeps the lock of the GPU without a lease", fix: "`sudo kill 7` ends it." };
   assert.deepEqual(said({ blocked }), { text: `${blocked.text}: sudo kill 7 ends it.`, job: null, kind: "blocked", since: null });
   assert.equal(said({ blocked, holders: [{ job: "3", user: "eve" }] }).text, "leased by eve");
   assert.equal(said({ foreign: "used without a lease by eve's python (pid 31337)" }).text, "foreign process: eve's python (pid 31337)");

@@ -144,7 +144,7 @@ def test_each_attempt_has_its_own_log_and_row(queue: Bench, page_at: PageAt) -> 
     page.get_by_role("link", name="Attempts (2)").click()
     expect(page.get_by_role("table").get_by_text("exit code 1")).to_have_count(2)
     page.get_by_role("link", name="Events").click()
-    expect(page.get_by_role("cell", name="retry asked")).to_be_visible()
+    expect(page.get_by_role("cell", name="retry requested")).to_be_visible()
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

@@ -70,4 +70,6 @@ def waiting_for(wanted: Sequence[str]) -> str:
     """Return in words who has the devices that we wait for."""
     found = holders.survey(device_lease.folder(), wanted)
     who = {f"{one.user or 'somebody'} ({one.job or '?'}, pid {one.pid})" for held in found.values() for one in held}
-    return f"waiting for {', '.join(wanted)}: {', '.join(sorted(who)) or 'others are next in the line'}"
+    return (
+        f"waiting for {', '.join(wanted)}: {', '.join(sorted(who)) or 'other users are ahead in the machine-wide line'}"
+    )

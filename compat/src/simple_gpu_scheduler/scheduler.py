@@ -64,7 +64,7 @@ class GPUManager:
         return GPU(nr, self)
 
     def release_gpu(self, gpu: GPU) -> None:
-        """Take an id back; the last user of a device lets go of its lease."""
+        """Take an id back; the last user of a device releases its lease."""
         with self._changed:
             for device in self._leased(gpu.nr):
                 count, lease = self._held.pop(device)

@@ -104,7 +104,7 @@ PUEUE = (
     ("pueue clean", "dibs clean"),
     ("pueue add --after 3", "dibs add --after 3"),
     ("pueue wait", "dibs wait"),
-    ("pueue parallel 4 -g NAME", "generate | dibs add -j 4 -"),
+    ("pueue parallel 4 -g NAME", "dibs group set NAME -j 4"),
 )
 
 
@@ -203,7 +203,7 @@ TOPICS: dict[str, Topic] = {
         "Wait with `dibs wait`, never with sleep in a loop: it returns as soon as the job ends. Data is on stdout, "
         "hints and errors on stderr; `--json` prints one document, `-q` ids only. An error is one line with the next "
         "step.",
-        "Tag your jobs (`--tag agent`) and select them by that tag; leave other jobs alone. Give every "
+        "Tag your jobs (`--tag agent`) and select them by that tag; do not change other jobs. Give every "
         "job a time limit (`-t`). A job outlives your shell: note its id and come back later.",
         "Exit codes: 2 wrong usage, 3 no such job, 4 not allowed, 5 no daemon, 69 impossible here, 75 cannot start now "
         "(`--no-wait`). In Python: `import dibs`, docs/python.md. More: docs/agents.md, `dibs help add`",
@@ -211,12 +211,12 @@ TOPICS: dict[str, Topic] = {
     "slurm": Topic(
         "Slurm commands and what to type instead",
         SLURM,
-        "Partitions and accounts do not exist here. More: docs/coming-from.md",
+        "This machine has no partitions and accounts. To submit to a cluster: --engine. More: docs/coming-from.md",
     ),
     "pueue": Topic(
         "pueue commands and what to type instead",
         PUEUE,
-        "Concurrency is limited by -j per batch, and by GPUs. More: docs/coming-from.md",
+        "GPUs limit how many jobs run; -j limits a batch, `dibs group` a group. More: docs/coming-from.md",
     ),
     "templates": Topic(
         "placeholders in output paths",

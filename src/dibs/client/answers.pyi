@@ -329,7 +329,7 @@ Reservation = TypedDict(
 )
 
 class Gpu(TypedDict):
-    """A GPU; `idle_since` is null while it is in use or was not watched. `reserved_for`: it is kept for this job.
+    """A GPU; `idle_since` is null while it is in use or was not observed. `reserved_for`: it is kept for this job.
 
     `kept_by`: max_gpus, keep_free or quota, which leaves it to other users although a job of yours waits.
     `reservation`: the one that has begun.

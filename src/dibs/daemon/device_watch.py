@@ -275,9 +275,9 @@ def _record(turn: Turn, findings: Sequence[Finding]) -> None:
         turn.changed.append(job.id)
         turn.store.note(job.id, turn.now, finding.kind, finding.text)
         if finding.kind == "Stray" and job.spec.strict_gpus and job.state in (State.RUNNING, State.PAUSED):
-            _stop(turn, job, f"ended by --strict-gpus: it {finding.text}")
+            _stop(turn, job, f"stopped by --strict-gpus: it {finding.text}")
         elif finding.kind == "Exceeds" and job.spec.vram_enforce and job.state in (State.RUNNING, State.PAUSED):
-            _stop(turn, job, f"ended by --vram-enforce: it {finding.text}")
+            _stop(turn, job, f"stopped by --vram-enforce: it {finding.text}")
 
 
 def _stop(turn: Turn, job: Job, why: str) -> None:

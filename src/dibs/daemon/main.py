@@ -142,7 +142,7 @@ async def serve(home: Path, values: settings.Settings, visible: str | None, read
         queue.waits.close()
         notify.close()
         queue.engine.notify.unlink(missing_ok=True)
-        log.info("pid %s leaves; jobs run on", identity.pid)
+        log.info("stopped (pid %s); running jobs continue", identity.pid)
 
 
 async def _check(daemon: Daemon, database: Path) -> None:
@@ -167,7 +167,7 @@ async def _tick(daemon: Daemon, database: Path, reopen: Callable[[], Awaitable[N
         await _keep_house(daemon, *chores, log_sizes.note)
         try:
             if not daemon.identity.socket.exists():
-                log.warning("%s was deleted; it is opened again", daemon.identity.socket)
+                log.warning("%s was deleted and is created again", daemon.identity.socket)
                 await reopen()
             counts = await daemon.ask(lambda reader: reader.counts())
             if any(counts[word] for word in ("queued", "starting", "running", "paused", "stopping")):

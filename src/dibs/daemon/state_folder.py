@@ -97,7 +97,7 @@ def _recover(turn: Turn, boot: str, session: str) -> None:
     remote_dispatch.recover(turn)
     if is_older:
         rediscovery.catch_up(turn, mark.ids if mark else 0)
-        log.warning("the queue was %s", store.fact(RESTORED))
+        log.warning("recovery: the queue was %s", store.fact(RESTORED))
     store.set_fact(copies.SESSION, session)
 
 

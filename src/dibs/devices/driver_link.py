@@ -128,7 +128,7 @@ class DriverLink:
             chunk, patience_s = os.read(fd, 2**16), deadline_s
             size += len(chunk)
             if not chunk or size > LONGEST:
-                answer.trouble = self._death() if not chunk else "sent an endless answer"
+                answer.trouble = self._death() if not chunk else "sent an answer that is too long"
                 return
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
@@ -157,7 +157,7 @@ class DriverLink:
             code = self._child.wait(1.0)
         except subprocess.TimeoutExpired:
             return "closed its output"
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         size = os.fstat(self._complaints).st_size
         last = os.pread(self._complaints, 4096, max(0, size - 4096)).decode("utf-8", "replace")
         last = last.strip().rpartition("\n")[2]

@@ -49,7 +49,7 @@ class Listener:
                 start_new_session=True,
             )
         except OSError as error:
-            log.error("nobody listens for faults of the GPUs: %s", error)
+            log.error("GPU faults are not watched: %s", error)
             return
         self._child = child
         threading.Thread(target=self._take_in, args=(child,), name="listening", daemon=True).start()
@@ -61,10 +61,10 @@ class Listener:
                 try:
                     line = json.loads(raw)
                 except ValueError:
-                    log.error("the child that listens for faults said %r", raw[:60])
+                    log.error("unexpected line from the process that watches for GPU faults: %r", raw[:60])
                     continue
                 if "xid" in line:
                     self._heard(str(line["id"]), int(line["xid"]))
                 elif "deaf" in line:
-                    log.warning("nobody listens for faults of the GPUs: %s", line["deaf"])
+                    log.warning("GPU faults are not watched: %s", line["deaf"])
         child.wait()

@@ -74,7 +74,9 @@ def is_ignored(device: Device, limits: Limits) -> bool:
 def describe(strangers: Sequence[Process], memory: int) -> str:
     """Describe who uses a device without a lease."""
     if not strangers:
-        return f"{units.format_size(memory)} of it are used without a lease, by a process that is not visible here"
+        return (
+            f"{units.format_size(memory)} of its memory are used without a lease, by a process that is not visible here"
+        )
     named = ", ".join(describe_process(process) for process in strangers[:MOST_NAMED])
     more = f" and {len(strangers) - MOST_NAMED} more" if len(strangers) > MOST_NAMED else ""
     return f"used without a lease by {named}{more}"

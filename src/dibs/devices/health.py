@@ -15,21 +15,21 @@ HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 
 #: The most frequent other Xids: meaning and remedy.
 XIDS = {
-    48: "an error in its memory that could not be corrected: reset it, or reboot",
-    61: "its own controller stopped: reset it, or reboot",
-    62: "its own controller stopped: reset it, or reboot",
-    63: "part of its memory is broken and will be replaced: reset it, or reboot",
-    64: "part of its memory is broken and could not be replaced: ask the admin",
-    74: "its NVLink has errors: reset it, or ask the admin",
-    79: "it has fallen off the bus: the machine needs a reboot",
-    92: "its memory has many errors: ask the admin",
-    94: "an error in its memory that affected only the program using it",
-    95: "an error in its memory that may have affected every program: reset it",
-    119: "its own controller does not answer: reset it, or reboot",
-    120: "its own controller failed: reset it, or reboot",
+    48: "uncorrectable memory error: reset the GPU, or reboot",
+    61: "the controller of the GPU stopped: reset the GPU, or reboot",
+    62: "the controller of the GPU stopped: reset the GPU, or reboot",
+    63: "faulty memory, which a reset replaces with spare memory: reset the GPU, or reboot",
+    64: "faulty memory, and no spare memory to replace it: ask the admin",
+    74: "NVLink error: reset the GPU, or ask the admin",
+    79: "the GPU has fallen off the bus: the machine needs a reboot",
+    92: "many memory errors: ask the admin",
+    94: "memory error that affected only the program using it",
+    95: "memory error that may have affected every program: reset the GPU",
+    119: "the controller of the GPU does not answer: reset the GPU, or reboot",
+    120: "the controller of the GPU failed: reset the GPU, or reboot",
 }
 
-BACK = "`dibs gpus undrain` returns it to use"
+BACK = "`dibs gpus undrain` makes it available again"
 
 
 def xid_fault(xid: int) -> str | None:
@@ -45,8 +45,12 @@ def concern(device: Device) -> str | None:
     if device.worry:
         return f"{device.worry}; {BACK} as it is"
     if device.ecc_errors:
-        count = "an error" if device.ecc_errors == 1 else f"{device.ecc_errors} errors"
-        return f"{count} in its memory could not be corrected since the driver was loaded; {BACK}"
+        count = (
+            "1 uncorrectable memory error"
+            if device.ecc_errors == 1
+            else f"{device.ecc_errors} uncorrectable memory errors"
+        )
+        return f"{count} since the driver was loaded; {BACK}"
     return None
 
 

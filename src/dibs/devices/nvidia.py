@@ -17,7 +17,7 @@ from dibs.system import users
 #: NVML error codes of an unhealthy card. All others mean that the card does not report the field.
 FAULTS = {
     8: "the GPU has too little power: a power cable is missing",
-    11: "interrupts of the GPU do not arrive: reboot, or ask the admin",
+    11: "the GPU sends no interrupts: reboot, or ask the admin",
     14: "the GPU's InfoROM is damaged: ask the admin, the GPU may have to be replaced",
     15: "the GPU has fallen off the bus: the machine needs a reboot",
     16: "the GPU needs a reset: nvidia-smi --gpu-reset as root, or a reboot",
@@ -37,19 +37,19 @@ INIT_PROBLEMS = {
 NO_GPUS = frozenset({12, 28})
 
 NOT_OPENED = "the NVIDIA driver does not open this GPU: nvidia-smi may say more, or ask the admin"
-NO_SLICES = "MIG is on and has no instance: `nvidia-smi mig -cgi` as root makes some, `nvidia-smi -mig 0` turns it off"
-PROHIBITED = "its compute mode forbids computing: nvidia-smi -c 0 as root allows it"
-ROW_FAILED = "a broken row of its memory could not be replaced: ask the admin, the GPU may have to be exchanged"
+NO_SLICES = "MIG is on without instances: `nvidia-smi mig -cgi` as root creates some, `nvidia-smi -mig 0` turns it off"
+PROHIBITED = "its compute mode is prohibited: nvidia-smi -c 0 as root allows jobs"
+ROW_FAILED = "faulty memory, and no spare memory to replace it: ask the admin, the GPU may have to be replaced"
 
-ROW_PENDING = "part of its memory is broken and is replaced by a reset: nvidia-smi --gpu-reset as root, or a reboot"
+ROW_PENDING = "faulty memory, which a reset replaces with spare memory: nvidia-smi --gpu-reset as root, or a reboot"
 
 #: Texts for the recovery that the driver requests (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION); other values mean nothing.
 RECOVERIES = {
-    1: "the driver wants the GPU to be reset: nvidia-smi --gpu-reset as root, or a reboot",
-    2: "the driver wants the machine to be rebooted for this GPU",
-    4: "the driver wants the GPU to be reset: nvidia-smi --gpu-reset as root, or a reboot",
-    6: "the driver wants the bus of the GPU to be reset: reboot, or ask the admin",
-    7: "the driver wants the machine to be rebooted for this GPU",
+    1: "the driver asks for a reset of the GPU: nvidia-smi --gpu-reset as root, or a reboot",
+    2: "the driver asks for a reboot because of this GPU",
+    4: "the driver asks for a reset of the GPU: nvidia-smi --gpu-reset as root, or a reboot",
+    6: "the driver asks for a reset of the bus of this GPU: reboot, or ask the admin",
+    7: "the driver asks for a reboot because of this GPU",
 }
 RECOVERY_FIELD = 230
 #: Compute modes by NVML's number. Exclusive-thread predates CUDA 4; drivers treat it as exclusive-process.

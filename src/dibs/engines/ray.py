@@ -27,7 +27,7 @@ LOCAL_GRACE_S, NETWORK_GRACE_S = 12.0, 60.0
 #: Seconds after which a job of ours that nobody asks about is removed from Ray's memory.
 STALE_S = 600.0
 #: Seconds after its end before a job is deleted, and after that before it counts as deleted: Ray's monitor looks at a
-#: job once more, and takes a job that it does not find for a failed one, which it writes down.
+#: job again, and takes a job that it does not find for a failed one, which it writes down.
 SETTLE_S = 4.0
 #: Seconds between questions to Ray about brokers, whose events tell nearly everything; and between looks at the events.
 ASK_EVERY_S, BROKER_POLL_S = 2.0, 0.05

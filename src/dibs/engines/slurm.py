@@ -253,7 +253,7 @@ class Slurm:
         return "\n".join([first, *lines, rest])
 
     def forget(self, refs: Sequence[str]) -> None:
-        """Have arrays looked at once more: tasks that are not needed may wait. Slurm's own memory ends by itself."""
+        """Have arrays looked at again: tasks that are not needed may wait. Slurm's own memory ends by itself."""
         self._to_check |= {ref.partition("_")[0] for ref in refs if "_" in ref}
 
     # -- processes

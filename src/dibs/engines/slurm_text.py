@@ -42,17 +42,17 @@ REASON_WORDS = {
     "Priority": "jobs with a higher priority",
     "Dependency": "another job",
     "BeginTime": "its begin time",
-    "JobHeldUser": "its owner: it is held (scontrol release)",
-    "JobHeldAdmin": "the administrator: it is held",
+    "JobHeldUser": "its release: it is held by you (scontrol release)",
+    "JobHeldAdmin": "its release: it is held by the administrator",
     "Licenses": "a licence",
     "Reservation": "its reservation",
     "ReqNodeNotAvail": "a node that is not available",
     "PartitionDown": "its partition, which is down",
     "PartitionInactive": "its partition, which is inactive",
-    "QOSMaxJobsPerUserLimit": "your own jobs: as many run as its quality of service allows",
-    "QOSMaxGRESPerUser": "your own jobs: they use as many GPUs as its quality of service allows",
+    "QOSMaxJobsPerUserLimit": "your own jobs: the limit of jobs of its quality of service is reached",
+    "QOSMaxGRESPerUser": "your own jobs: the limit of GPUs of its quality of service is reached",
     "AssocGrpGRES": "your group's GPUs",
-    "AssocMaxJobsLimit": "your own jobs: as many run as your account allows",
+    "AssocMaxJobsLimit": "your own jobs: the limit of jobs of your account is reached",
 }
 #: Reasons that never pass by themselves.
 HOPELESS = {

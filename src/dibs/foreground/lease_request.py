@@ -90,7 +90,7 @@ def inventory_now(values: settings.Settings) -> Inventory:
 
 
 def report_unusable(inventory: Inventory, named: Sequence[DeviceId], say: Callable[[str], None]) -> None:
-    """Say which GPUs are left alone because of their lease files; refuse one that was named."""
+    """Say which GPUs are not used because of their lease files; refuse one that was named."""
     for device, why in device_lease.unusable(device_lease.folder(), inventory.ids).items():
         index = inventory.index_of(DeviceId(device))
         if device in named:
@@ -179,7 +179,7 @@ def held_by(place: Folder, inventory: Inventory, wanted: Sequence[DeviceId]) -> 
     told = [
         f"GPU {inventory.index_of(DeviceId(device))}: {' and '.join(names)}" for device, names in who.items() if names
     ]
-    return ", ".join(told) or "others are next in the line"
+    return ", ".join(told) or "other users are ahead in the machine-wide line"
 
 
 def _describe(who: device_lease.Holder) -> str:

@@ -299,7 +299,7 @@ class Pipe:
                 continue
             if not run.is_late:
                 limit = units.format_duration(self._rules.limit_s or 0.0)
-                self._observer.report(f"command {run.job.number} ended: it reached the {limit} that the quota allows")
+                self._observer.report(f"command {run.job.number} stopped: it reached the {limit} that the quota allows")
             child.signal_group(run.pid, signal.SIGKILL if run.is_late else signal.SIGTERM)
             run.late_at = now + (KILL_EVERY_S if run.is_late else LEFTOVER_GRACE_S)
             run.is_late = True
@@ -317,7 +317,9 @@ class Pipe:
                 run.kill_at = now + KILL_EVERY_S
             elif now >= run.settle_at:
                 left = [proc for proc in process_tree.living() if child.group_of(proc.pid) == run.pid]
-                self._observer.report(f"command {run.job.number} left running, now ended: {processes.names(left)}")
+                self._observer.report(
+                    f"command {run.job.number} left processes running, now stopped: {processes.names(left)}"
+                )
                 child.signal_group(run.pid, signal.SIGTERM)
                 run.settle_at, run.kill_at = NEVER, now + LEFTOVER_GRACE_S
 
@@ -333,7 +335,7 @@ class Pipe:
             self._orphans_at = now + (SETTLE_S if is_new else LEFTOVER_GRACE_S)
         elif now >= self._orphans_at and self.stopping < 3:
             if is_new:
-                self._observer.report(f"left running, now ended: {processes.names(left)}")
+                self._observer.report(f"processes left running, now stopped: {processes.names(left)}")
                 self._termination.terminate(left)
             else:
                 self.stopping = 3

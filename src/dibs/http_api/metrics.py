@@ -74,7 +74,7 @@ DEVICE_NUMBERS: tuple[tuple[str, str, Callable[[Device], float | None]], ...] = 
     ("memory_total_bytes", "Memory of the GPU.", lambda d: d.memory_total),
     ("temperature_celsius", "Temperature.", lambda d: d.temperature),
     ("power_watts", "Power drawn.", lambda d: d.power),
-    ("ecc_errors", "Memory errors that could not be corrected, since the driver was loaded.", lambda d: d.ecc_errors),
+    ("ecc_errors", "Uncorrectable memory errors since the driver was loaded.", lambda d: d.ecc_errors),
     ("healthy", "0 if the GPU has a problem and no job starts on it.", lambda d: d.fault is None),
     ("drained", "1 if the GPU is drained.", lambda d: d.drained is not None),
     ("foreign", "1 if a foreign process uses the GPU.", lambda d: d.foreign is not None),

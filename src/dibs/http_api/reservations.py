@@ -98,7 +98,7 @@ def _answer(
 
 
 async def post_reservations(daemon: Daemon, body: ReservationIn) -> Reservation:
-    """Reserve GPUs for a time to come."""
+    """Reserve GPUs for a future time."""
     inventory = await daemon.probe_now()
     wanted, now_s = _wanted(body, inventory), time.time()
     made = await asyncio.to_thread(reservation.make, daemon.lease_folder, inventory, wanted, now_s)

@@ -77,7 +77,7 @@ def place(values: Settings) -> Place:
     cert, key = values.web_cert, values.web_key
     if cert is None or key is None:
         raise UserError(
-            f"web_bind {bind} lets other machines in, which needs TLS; no port was opened.",
+            f"web_bind {bind} accepts connections from other machines, which needs TLS; no port was opened.",
             "Set web_cert and web_key, or leave web_bind empty and use ssh -L.",
         )
     own = () if bind in EVERYWHERE else (f"[{bind}]" if address.version == 6 else bind,)
@@ -152,7 +152,7 @@ class Browsers:
             self._begin(self._open, self._accept(self._open, sock))
         self._begin(self._open, self._identify(self._open, endpoint))
         self._tokens.remember(self._open.port)
-        log.info("browsers are let in on port %s", self._open.port)
+        log.info("the web page is available on port %s", self._open.port)
         return self._open.port
 
     async def open_again(self) -> None:
@@ -171,7 +171,7 @@ class Browsers:
                 self._tokens.remember(None)
                 raise
         except DibsError as error:
-            log.warning("browsers are not let in: %s", error.line())
+            log.warning("the web page is not available: %s", error.line())
 
     async def close(self) -> None:
         """Stop listening; the server closes existing connections."""

@@ -143,7 +143,7 @@ class Backoff:
         over = lasting & self._seen - seen
         self._seen = seen
         if over:
-            log.info("the trouble of %s is over", "all starts" if None in over else ", ".join(map(str, over)))
+            log.info("the problem of %s is over", "all starts" if None in over else ", ".join(map(str, over)))
             self.pauses = self.pauses.over(over, now)
             self._reopen()
         self._is_looking = bool(lasting - over)

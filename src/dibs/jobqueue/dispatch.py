@@ -184,7 +184,7 @@ def hear(turn: Turn, kind: str, job_id: JobId, attempt: int, start: int, rest: s
         pid, at_ns = (int(word) for word in rest.split())
         started(turn, job, pid, at_ns // 1_000_000)
     elif kind == "stuck":
-        turn.store.note(job.id, turn.now, "Stuck", f"could not be killed: {rest}")
+        turn.store.note(job.id, turn.now, "Stuck", f"survived SIGKILL: {rest}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ def settle_ended(turn: Turn, job: Job, final: Final) -> None:
         # Nothing told us before that it had begun.
         turn.begun.append(job)
     if final.leftovers:
-        turn.store.note(job.id, turn.now, "Leftovers", f"ended leftover processes: {final.leftovers}")
+        turn.store.note(job.id, turn.now, "Leftovers", f"stopped leftover processes: {final.leftovers}")
 
 
 def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:

@@ -74,7 +74,7 @@ def resume(turn: Turn, sweep_id: int, submission: Submission) -> Added:
             continue
         if turn.store.job(run.job).spec != own:
             turn.store.edit(turn.store.job(run.job), own, turn.now, "its sweep was submitted again")
-        if decided is Fate.LET_GO:
+        if decided is Fate.RELEASED:
             sweeps.let_go(turn, run.job)
     return added
 

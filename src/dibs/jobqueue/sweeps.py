@@ -41,7 +41,7 @@ class Fate(enum.Enum):
     #: Its run ended badly and gets a new attempt.
     RETRIED = "retried"
     #: Its run was held because too many others failed, and is queued again.
-    LET_GO = "let go"
+    RELEASED = "released"
     #: Unchanged.
     DONE = "done"
     QUEUED = "queued"
@@ -61,14 +61,14 @@ class Added:
 def fate(word: str | None, *, again: bool = False, has_job: bool = True, stay_held: bool = False) -> Fate:
     """Decide about a point from the state of its newest run; None: it never had one.
 
-    `again`: run done points once more. Without a job only the result is left, and there is nothing to retry.
+    `again`: run done points again. Without a job only the result is left, and there is nothing to retry.
     """
     if word is None:
         return Fate.NEW
     if word == State.QUEUED.value:
         return Fate.QUEUED
     if word == State.HELD.value:
-        return Fate.HELD if stay_held else Fate.LET_GO
+        return Fate.HELD if stay_held else Fate.RELEASED
     if word == Outcome.DONE.value and not again:
         return Fate.DONE
     if word in {outcome.value for outcome in Outcome}:
@@ -154,7 +154,7 @@ def add(
             new[_key(one)] = one
         elif decided is Fate.RETRIED and job_id is not None:
             retry(turn, job_id, one.spec_from(common))
-        elif decided is Fate.LET_GO and job_id is not None:
+        elif decided is Fate.RELEASED and job_id is not None:
             let_go(turn, job_id)
     if new:
         is_first = turn.store.next_index(sweep.id) == 0
@@ -198,12 +198,12 @@ def add_calls(
 
 
 def _again(turn: Turn, job_id: JobId, one: Member, common: JobSpec, *, again: bool, stay_held: bool) -> Fate:
-    """Submit the call of a point that has a job once more, if its state asks for it."""
+    """Submit the call of a point that has a job again, if its state asks for it."""
     job = turn.store.job(job_id)
     decided = fate(job.word, again=again, stay_held=stay_held)
     if decided is Fate.RETRIED:
         retry(turn, job_id, one._replace(number=job.spec.index).spec_from(common))
-    elif decided is Fate.LET_GO:
+    elif decided is Fate.RELEASED:
         let_go(turn, job_id)
     return decided
 

@@ -273,7 +273,7 @@ class QueueThread:
             self.store.settle()
         except sqlite3.Error as error:
             # Nothing is lost: the write-ahead log grows until there is space.
-            log.error("the log of the database cannot be copied into it: %s", error)
+            log.error("the database checkpoint failed: %s", error)
 
     def _do(self, turn: Turn, work: Work) -> Any:
         mark = turn.mark()
@@ -289,7 +289,7 @@ class QueueThread:
             raise
         except OSError as error:
             turn.undo(mark)
-            log.exception("the system refused")
+            log.exception("system error")
             return MachineError(f"nothing was changed: {error}.")
         except DibsError as error:
             turn.undo(mark)
@@ -313,7 +313,7 @@ class QueueThread:
         )
         vital = [work for work in batch if work.answer is None or isinstance(work.run, Cancel)]
         if vital and self._ballast.release():
-            log.warning("the ballast was released")
+            log.warning("the reserve file was deleted to make room on the disk")
             self._refuse([work for work in batch if work not in vital], refusal, str(error))
             self._turn(vital)
         else:
@@ -340,7 +340,7 @@ class QueueThread:
 
     def _note_return(self) -> None:
         """Log that the database is in its place again."""
-        log.warning("the database is back in its place, and is used again")
+        log.warning("the database is accessible again")
         self._loss = ""
         self.publish()
 
@@ -557,7 +557,7 @@ def now_ms() -> int:
 def _give(work: Work, result: Any) -> None:
     if work.answer is None:
         if isinstance(result, DibsError):
-            log.error("news could not be recorded: %s", result.line())
+            log.error("events could not be recorded: %s", result.line())
         return
     if isinstance(result, DibsError):
         work.answer.set_exception(result)

@@ -1,6 +1,6 @@
 """Who keeps a device from everybody without holding it, and what ends that.
 
-Two ways: to lock the device's gate and not let go, and to bind the name of one of its sockets without listening on it.
+Two ways: to keep the device's gate locked, and to bind the name of one of its sockets without listening on it.
 An honest process does either for microseconds, so only what is still there at a second look counts. The kernel names
 the process (/proc/locks) or the owner of the socket; nothing that anybody wrote is believed.
 """
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from dibs.system.locks import Folder
 
-GATE = "keeps its gate locked"
-SOCKET = "has bound the name of its socket without listening"
+GATE = "keeps the lock of the GPU without a lease"
+SOCKET = "occupies the name of its socket"
 
-#: First and longest time in seconds for which a device is left alone; it doubles with each refusal in a row. Longer
+#: First and longest time in seconds for which a device is avoided; it doubles with each refusal in a row. Longer
 #: than an honest process keeps a gate or needs to listen on a socket.
 SHORTEST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
@@ -128,7 +128,7 @@ def all_devices(place: Folder) -> list[str]:
 
 
 class RefusedDevices:
-    """Devices that were refused although no holder is visible, and until when each is left alone.
+    """Devices that were refused although no holder is visible, and until when each is avoided.
 
     Usually the holder has just left: a short job of another user took the device and ended before we looked. Then
     nothing is in the way, and the device is tried again at once. Otherwise something holds it that cannot be watched,
@@ -151,7 +151,7 @@ class RefusedDevices:
         return self._until[device] - now
 
     def avoid(self, devices: Iterable[str], now: float) -> None:
-        """Leave devices alone, each for twice as long as before; those that are left alone already stay so."""
+        """Avoid devices, each for twice as long as before; those that are avoided already stay so."""
         for device in devices:
             if self._until.get(device, now) > now:
                 continue
@@ -162,7 +162,7 @@ class RefusedDevices:
             self._last[device] = pause_s, now + pause_s + LONGEST_PAUSE_S
 
     def now(self, now: float) -> Collection[str]:
-        """Return the devices that are left alone; those whose gate is still locked are left alone for longer."""
+        """Return the devices that are avoided; those whose gate is still locked are avoided for longer."""
         over = [device for device, until in self._until.items() if until <= now]
         if over:
             self.avoid(gate_pids(self._folder, over), now)
@@ -172,7 +172,7 @@ class RefusedDevices:
 
     @property
     def retry_at(self) -> float | None:
-        """Return when the next device may be tried again; None if none is left alone."""
+        """Return when the next device may be tried again; None if none is avoided."""
         return min(self._until.values(), default=None)
 
     def _is_in_a_row(self, device: str, now: float) -> bool:

@@ -78,7 +78,7 @@ def _run(asked: Mapping[str, object], count: int, timeout_s: float, summaries_fo
     try:
         told = subprocess.run(words, input=given, stdout=subprocess.PIPE, timeout=timeout_s, check=True).stdout
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        log.error("%s log(s) were given up: %s", count, error)
+        log.error("metrics of %s log(s) were not read: %s", count, error)
         told = error.stdout or b""
     return [json.loads(line) for line in told.splitlines(keepends=True) if line.endswith(b"\n")]
 

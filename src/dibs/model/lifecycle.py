@@ -81,7 +81,7 @@ class CannotStart(Event):
 
 @dataclass(frozen=True, slots=True)
 class EvictAsked(Event):
-    """It has to give up its devices for an ordinary job, and is stopped for that."""
+    """It must release its devices for an ordinary job, and is stopped."""
 
     #: The user who waits, and when the devices are free at the latest.
     user: str
@@ -104,7 +104,7 @@ class CancelAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Misused(Event):
-    """It uses a device in a way it may not, and is stopped for that."""
+    """It uses a device that it was not assigned, or too much of its memory, and is stopped."""
 
     why: str
 
@@ -132,7 +132,7 @@ class NeedRetried(Event):
 
 @dataclass(frozen=True, slots=True)
 class HoldAsked(Event):
-    """A user put it on hold, or a rule of its batch did."""
+    """A user, or a rule of its batch, held it."""
 
     #: What the rule saw; empty: a user asked.
     why: str = ""

@@ -107,7 +107,7 @@ class Stop:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         previous_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         if previous_fd != -1:
-            # An event loop uses the wakeup descriptor: leave it alone.
+            # An event loop uses the wakeup descriptor: do not change it.
             signal.set_wakeup_fd(previous_fd)
             os.close(read_fd)
             os.close(write_fd)

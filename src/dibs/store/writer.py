@@ -111,7 +111,7 @@ class Store(Reader):
                 self.connection.execute("PRAGMA synchronous = FULL")
 
     def close(self) -> None:
-        """Close the connection, and let go of the file."""
+        """Close the connection and the file."""
         super().close()
         self.custody.close()
 

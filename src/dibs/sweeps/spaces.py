@@ -63,7 +63,7 @@ def _check_zips(zips: Sequence[Sequence[str]], known: Sequence[str]) -> None:
 
 def _check_known(name: str, known: Sequence[str], where: str) -> None:
     if name not in known:
-        raise UserError(f"{where} speaks of {name}; the parameters are {', '.join(known)}.")
+        raise UserError(f"{where} uses {name}; the parameters are {', '.join(known)}.")
 
 
 def _condition(text: str, known: Sequence[str], where: str) -> Condition:

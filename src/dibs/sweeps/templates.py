@@ -2,7 +2,7 @@
 
 A template is one string for a shell, or words that reach the program unchanged. In a string every value arrives as one
 whole word, whatever it contains and whether the placeholder is unquoted or in single or double quotes. Other braces are
-left alone (`${HOME}`, `awk '{print $1}'`); `{{lr}}` is the literal `{lr}`.
+not changed (`${HOME}`, `awk '{print $1}'`); `{{lr}}` is the literal `{lr}`.
 
     {lr}        the value; empty if the point has no such parameter
     {lr:raw}    without quotes, to be interpreted by the shell

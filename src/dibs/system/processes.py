@@ -274,7 +274,7 @@ def become_subreaper() -> None:
 
 def die_with(parent: int, signum: int) -> None:
     """Make the kernel signal this process when its parent dies; send the signal now if the parent is already dead."""
-    _prctl(PR_SET_PDEATHSIG, signum, "be told of the end of the parent")
+    _prctl(PR_SET_PDEATHSIG, signum, "get a signal when the parent ends")
     if os.getppid() != parent:
         os.kill(os.getpid(), signum)
 

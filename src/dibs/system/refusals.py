@@ -15,7 +15,7 @@ from dibs.system.lean import record
 
 #: What waits after a refusal: all starts, those on one device, or those of one job.
 QUEUE, DEVICE, JOB = "queue", "device", "job"
-#: Another process holds the device: only that device is left alone for a short time.
+#: Another process holds the device: only that device is avoided for a short time.
 LEASE = "lease"
 
 #: Resources of the machine or account: processes, memory, descriptors.

@@ -231,7 +231,7 @@ class Run:
         else:
             self._fail(place, started, ids.limit_reached(self._order.limit_s) if is_late else _why(code, signum))
         if leftovers and self.stop_signal is None:
-            self._journal.warn(f"{started.name or 'the task'} left running, now ended: {leftovers}")
+            self._journal.warn(f"{started.name or 'the task'} left processes running, now stopped: {leftovers}")
         if note:
             self._journal.warn(note)
         self._idle = sorted([*self._idle, place])
@@ -307,7 +307,7 @@ class Crew:
         messages.send(self.line, *words, fds=fds or ())
 
     def close(self) -> None:
-        """Let go of it: it ends what runs, and then itself, and we wait for that."""
+        """Release it: it ends what runs, and then itself, and we wait for that."""
         self.line.close()
         self.code = self._process.wait()
 

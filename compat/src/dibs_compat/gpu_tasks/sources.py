@@ -1,7 +1,7 @@
 """Where the class of a task comes from, and how another process finds it.
 
 A class is known by its module and its name. One that was written into the script itself is found by reading the script
-once more, under another name than `__main__`, up to where it makes the scheduler.
+again, under another name than `__main__`, up to where it makes the scheduler.
 """
 
 from __future__ import annotations

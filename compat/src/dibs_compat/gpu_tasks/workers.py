@@ -106,7 +106,7 @@ def main(file: IO[bytes]) -> None:
 
 
 def start_gpu_task() -> None:
-    """Run once more what a scheduler left: `start_gpu_task PKL MODULE MODULE_PATH CWD`."""
+    """Run again what a scheduler left: `start_gpu_task PKL MODULE MODULE_PATH CWD`."""
     if len(sys.argv) != 5:
         sys.exit(f"start_gpu_task: expected PKL MODULE MODULE_PATH CWD, got {len(sys.argv) - 1} words.")
     path, module, module_path, cwd = sys.argv[1:]

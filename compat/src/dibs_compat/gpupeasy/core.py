@@ -147,7 +147,7 @@ async def get_state(request: web.Request) -> web.Response:
     try:
         is_paused = (await asyncio.to_thread(queue.get, "/v1/queue"))["paused"]
     except DibsError:
-        # The lists are known all the same.
+        # The lists are known anyway.
         is_paused = False
     lists = {status: dispatcher.jobs(status) for status, _ in LISTS.values()}
     for status in (entries.SUCCEEDED, entries.FAILED):

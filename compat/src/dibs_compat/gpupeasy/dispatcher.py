@@ -1,7 +1,7 @@
 """The dispatcher of one server: accepts jobs, and assigns each a GPU of its list.
 
 Where dibs itself can choose among the GPUs, jobs are queued there and need this process no more. Where it cannot
-(groups and the like), they are held, and the next is let go when a GPU of the list is free. One thread follows what
+(groups and the like), they are held, and the next is released when a GPU of the list is free. One thread follows what
 happens to the jobs and deals; nobody polls. What went wrong with one job is written down and stops nothing.
 """
 
@@ -372,7 +372,7 @@ class Dispatcher:
     def _start(self, entry: Entry, gpu: gpu_lists.Gpu) -> None:
         self._log.write("Info", f"Scheduling {entry} on gpu  {gpu.text}")
         argv = entries.wrapped(entry.argv, gpu.text, gpu.keys) if gpu.is_written else list(entry.argv)
-        # Still ours: if we end before it is let go, it is dealt again.
+        # Still ours: if we end before it is released, it is dealt again.
         tags = [*entry.plain_tags, entries.ON + gpu.text, entries.held(self._port)]
         try:
             self._edit(entry, argv=argv, tags=tags, **gpu.request)

@@ -37,7 +37,7 @@ NOT_RUN = (126, 127)
 
 
 def held(port: int) -> str:
-    """Return the tag of a job that the server at this port lets go."""
+    """Return the tag of a job that the server at this port releases."""
     return f"{HELD}{port}"
 
 

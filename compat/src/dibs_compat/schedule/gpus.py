@@ -38,7 +38,7 @@ class Gpus:
         found = self._find(number)
         if found is not None:
             return found.fault
-        # A number that a restriction hides is a device all the same: leased as a mere number it could be used twice.
+        # A number that a restriction hides is still a device: leased as a mere number it could be used twice.
         is_hidden = bool(self.inventory.devices) and self.inventory.restriction is not None
         return f"left out by {self.inventory.restriction}" if is_hidden else None
 

@@ -1,7 +1,7 @@
 """The state file of the old tool: how many GPUs there are, which were set aside by hand, and who runs what.
 
 Any user may write it, so it is never trusted: it only informs people and the old tool.
-Whether a GPU is free is decided by its lease. What the file alone can say is that a GPU shall be left alone.
+Whether a GPU is free is decided by its lease. Only the file can say that a GPU must not be used.
 """
 
 from __future__ import annotations

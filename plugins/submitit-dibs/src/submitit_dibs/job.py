@@ -101,7 +101,7 @@ class DibsJob(core.Job[R]):
         self.watcher.update()
 
     def cancel(self, check: bool = True) -> None:
-        """Cancel the job; submitit ignores TERM, so it is killed after two seconds. A finished one is left alone."""
+        """Cancel the job; submitit ignores TERM, so it is killed after two seconds. A finished one is not changed."""
         from dibs.errors import DibsError
 
         try:

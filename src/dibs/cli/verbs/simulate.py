@@ -42,16 +42,17 @@ EVICTABLE = Option(
     ("--evictable",), "Make this share of the jobs that run 4 hours or longer evictable.", _fraction(0, 1), "0.6"
 )
 NO_LIMITS: Option[bool] = Option(
-    ("--no-limits",), "Ignore time limits. Without this option, missing limits are invented."
+    ("--no-limits",), "Ignore time limits. Without it, jobs that have none get a made-up one."
 )
 SEED = Option(("--seed",), "Random seed. Default: 0.", options.whole(0), "N")
 LOAD = Option(
     ("--load",), "Leave out jobs at random, or submit them faster, to reach this load.", _fraction(0.01, 10), "0.8"
 )
 HISTORY: Option[bool] = Option(("--from-history",), "Use the finished jobs of your own queue as the trace.")
+QUIET: Option[bool] = Option(("-q", "--quiet"), "Print only the table.")
 SVG = Option(("--svg",), "Write a picture to this file.", options.PATH, "FILE")
 OPTIONS: tuple[Option[object], ...] = (
-    BOXES, SIZE, EVICTABLE, NO_LIMITS, SEED, LOAD, HISTORY, SVG, options.JSON, options.QUIET,
+    BOXES, SIZE, EVICTABLE, NO_LIMITS, SEED, LOAD, HISTORY, SVG, options.JSON, QUIET,
 )  # fmt: skip
 EXAMPLES = (
     "dibs simulate trace.csv.gz --boxes 4",
@@ -99,7 +100,7 @@ def main(args: Args) -> None:
     )
     if not work.jobs:
         raise UserError(f"expected jobs that fit on {work.gpus} GPUs, got none.", "--boxes and --load decide that.")
-    results = _run(work, is_quiet=args.has(options.QUIET) or args.has(options.JSON))
+    results = _run(work, is_quiet=args.has(QUIET) or args.has(options.JSON))
     if picture is not None:
         _write(Path(picture), charts.draw(results, _title(work)))
     if args.has(options.JSON):
@@ -144,7 +145,7 @@ def _print(results: Mapping[str, Measures], work: Workload, args: Args) -> None:
     view = screen.screen_of_stream(sys.stdout, args)
     columns = [screen.Column("policy"), *(screen.Column(title, is_right=True) for _, title, _ in COLUMNS)]
     print(screen.table(view, columns, [[name, *_cells(found)] for name, found in results.items()]))
-    if not args.has(options.QUIET):
+    if not args.has(QUIET):
         many = _count(work.too_large)
         left_out = f" Left out because more GPUs are needed than there are: {many}." if work.too_large else ""
         screen.say(f"{_title(work)}; times in hours.{left_out}", *LEGEND)

@@ -52,7 +52,7 @@ EXAMPLES = (
 SHOWN = 5
 #: Counts in the order of display; the first ones are always shown.
 ALWAYS_SHOWN = ("new", "retried", "done")
-ALSO_SHOWN = ("let go", "queued", "running", "held")
+ALSO_SHOWN = ("released", "queued", "running", "held")
 
 
 def main(args: Args) -> None:

@@ -57,7 +57,7 @@ def judge(found: Records | None, seen: Seen, *, absent_for_s: float, grace_s: fl
     settled = attempts.settle(found)
     if isinstance(settled, Ended) and settled.final.stopped and not is_stop_asked:
         # A preemption, or an administrator: the job did nothing wrong, and a retry may help.
-        return Lost(found.running, f"the engine ended it ({seen.why})" if seen.why else "the engine ended it")
+        return Lost(found.running, f"its cluster stopped it ({seen.why})" if seen.why else "its cluster stopped it")
     if settled is not None:
         return settled
     if is_over:

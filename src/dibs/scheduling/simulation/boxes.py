@@ -3,8 +3,9 @@
 On each box `planner.plan` and `evictions.decide` decide. What they do not decide is which box of a cluster a job is
 offered to: the first job that fits nowhere waits for the box on which it is expected to start first, and chooses anew
 if it has not started by then; a job for which evictable ones can make room waits for the box where the fewest GPUs are
-given up in vain; all others are offered to the fullest box that fits. A job larger than a box waits for whole boxes, on
-which only jobs start that are expected to end before all of them are free, and takes any others that are empty before.
+evicted for nothing; all others are offered to the fullest box that fits. A job larger than a box waits for whole
+boxes, on which only jobs start that are expected to end before all of them are free, and takes any others that are
+empty before.
 """
 
 from __future__ import annotations

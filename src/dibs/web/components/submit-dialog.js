@@ -238,7 +238,7 @@ async function sendSweep(told) {
   const definition = { parameters, points: all.length };
   const sweep = await api.post("/v1/sweeps", { name: told.name.trim(), command: told.command, definition, defaults: common, parameters });
   const { counts } = await api.post(`/v1/sweeps/${sweep.id}/points`, { points: all, defaults: common });
-  const queued = (counts.new ?? 0) + (counts.retried ?? 0) + (counts["let go"] ?? 0);
+  const queued = (counts.new ?? 0) + (counts.retried ?? 0) + (counts["released"] ?? 0);
   const rest = all.length - queued;
   return { text: `Queued ${plural(queued, "run")} of sweep ${sweep.id}${rest ? `; ${rest} were done or queued already` : ""}.`, path: `/sweep/${sweep.id}` };
 }

@@ -24,7 +24,9 @@ BY = Option(
     ("--by",), "Sum by this. Default: user.", options.one_of("user", "project", "group", "sweep", "day"),
     "user|project|group|sweep|day",
 )  # fmt: skip
-SINCE = Option(("--since",), "Length of the period until now, in days. Default: 30d.", options.POSITIVE_DURATION, "30d")
+SINCE = Option(
+    ("--since",), "Length of the period that ends now, such as 7d. Default: 30d.", options.POSITIVE_DURATION, "30d"
+)
 
 
 def _read_month(text: str) -> date:
@@ -33,7 +35,7 @@ def _read_month(text: str) -> date:
 
 
 MONTH = Option(
-    ("--month",), "Print a text summary of one month: 2026-11.", Kind("a month such as 2026-11", _read_month),
+    ("--month",), "Print a text summary of one month, such as 2026-11.", Kind("a month such as 2026-11", _read_month),
     "YYYY-MM",
 )  # fmt: skip
 CSV: Option[bool] = Option(("--csv",), "Print comma-separated values.")
