@@ -415,7 +415,7 @@ def test_a_process_that_does_not_exist_is_an_error(bench: Bench) -> None:
     process.wait()
     done = bench.cli("lease", "--pid", str(process.pid))
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"dibs: --pid expected a process that runs, got {process.pid}, which is gone.\n"
+    assert done.stderr == f"dibs: --pid expected a running process, got {process.pid}, which has exited.\n"
 
 
 def test_a_process_of_another_user_is_not_adopted(bench: Bench) -> None:

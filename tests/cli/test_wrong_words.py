@@ -165,7 +165,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["add", "--engine", "lab", "true"], 2, '--engine expected one of local, got "lab". To add it:'),
     (["simulate", "missing.csv"], 2, "cannot read missing.csv: No such file or directory.\n"),
     (["lease", "--release"], 3, "nothing is leased for this shell."),
-    (["lease", "--pid", "999999999"], 3, "which is gone."),
+    (["lease", "--pid", "999999999"], 3, "which has exited."),
     # -- jobs after they were submitted, and GPUs --
     (["kill", "1"], 2, "kill expected a signal: -s USR1. To stop jobs gracefully: dibs cancel 1"),
     (["kill", "-s", "USR9", "1"], 2, '-s expected a signal such as USR1 or 10, got "USR9".'),

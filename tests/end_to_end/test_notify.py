@@ -66,7 +66,7 @@ def test_the_setting_applies_to_all_jobs_and_an_empty_queue(tmp_path: Path) -> N
 def test_a_failed_notification_is_recorded_at_the_job(bench: Bench) -> None:
     bench.add("true", gpus=0, notify="echo oh no; exit 9")
     (event,) = wait_for(lambda: [each for each in bench.events(1) if each["kind"] == "NoticeFailed"])
-    assert event["detail"] == f"its notification (finished) ended with exit code 9; see {bench.home}/notifications.log"
+    assert event["detail"] == f"its notification (finished) exited with code 9; see {bench.home}/notifications.log"
     assert (bench.home / "notifications.log").read_text() == "oh no\n"
 
 

@@ -255,9 +255,9 @@ def test_many_short_jobs_go_through_a_broker(ray: RayCluster, tmp_path: Path) ->
 
 def test_a_wrong_token_is_said(ray: RayCluster, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("wrong")
-    with pytest.raises(Unavailable, match="does not accept our token"):
+    with pytest.raises(Unavailable, match="does not accept the token"):
         make(ray.address, tmp_path, str(tmp_path / "token")).nodes()
-    with pytest.raises(Unavailable, match="wants a token"):
+    with pytest.raises(Unavailable, match="requires a token"):
         make(ray.address, tmp_path).nodes()
     assert make(ray.address, tmp_path, None).kind == "ray"
     environ = {"RAY_AUTH_TOKEN_PATH": os.fspath(ray.token_file)}

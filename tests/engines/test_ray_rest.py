@@ -95,7 +95,7 @@ def test_what_is_not_json_is_unavailable(server: FakeRay, text: str) -> None:
         ask(server).decoded()
 
 
-@pytest.mark.parametrize(("status", "token", "words"), [(401, None, "wants a token"), (403, "x", "does not accept")])
+@pytest.mark.parametrize(("status", "token", "words"), [(401, None, "requires a token"), (403, "x", "does not accept")])
 def test_a_refused_token_is_said_in_words(server: FakeRay, status: int, token: str | None, words: str) -> None:
     server.reply = lambda method, path, body: (status, "no")
     with pytest.raises(Unavailable, match=words):

@@ -43,10 +43,10 @@ def start(folder: Path, number: int = 1, batch: int = 0) -> Start:
     ("script", "why"),
     [
         (f"echo '{UNREACHABLE}' >&2; exit 1", "Unable to contact slurm controller"),
-        ("exit 3", "squeue ended with code 3"),
-        ("echo one two three", "makes no sense"),
-        ("printf '\\377\\376|x'", "makes no sense"),
-        ("kill -9 $$", "squeue ended with code -9"),
+        ("exit 3", "squeue exited with code 3"),
+        ("echo one two three", "cannot read an answer of Slurm"),
+        ("printf '\\377\\376|x'", "cannot read an answer of Slurm"),
+        ("kill -9 $$", "squeue exited with code -9"),
     ],
 )
 def test_an_answer_that_says_nothing_is_unavailable(engine: slurm.Slurm, tmp_path: Path, script: str, why: str) -> None:

@@ -333,7 +333,7 @@ def read_head(stream: BinaryIO) -> int:
     code, length = int(status.split()[1]), 0
     while (line := stream.readline()) != b"\r\n":
         if not line:
-            raise ConnectionResetError(errno.ECONNRESET, "half an answer")
+            raise ConnectionResetError(errno.ECONNRESET, "incomplete answer")
         name, _, value = line.partition(b":")
         length = int(value) if name.lower() == b"content-length" else length
     if code >= 400:
@@ -344,7 +344,7 @@ def read_head(stream: BinaryIO) -> int:
 def _read_body(stream: BinaryIO, length: int) -> bytes:
     payload = stream.read(length)
     if len(payload) < length:
-        raise ConnectionResetError(errno.ECONNRESET, "half an answer")
+        raise ConnectionResetError(errno.ECONNRESET, "incomplete answer")
     return payload
 
 

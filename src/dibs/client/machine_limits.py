@@ -83,7 +83,7 @@ def file_limit(pid: int | None) -> Problem | None:
         limit = _limit("Max open files", pid)
     fix = "Raise the hard limit: /etc/security/limits.conf, or LimitNOFILE of the service; then `dibs daemon restart`."
     if limit is not None and limit < FEW_FILES:
-        return f"the daemon may open only {limit} files: few jobs and connections at a time", fix
+        return f"the daemon may open only {limit} files: this allows only few jobs and connections at a time", fix
     opened = _count_open(pid)
     if limit is not None and opened is not None and opened > MUCH_USED * limit:
         return f"the daemon has {opened} of {limit} files open", fix

@@ -211,7 +211,7 @@ async def _keep_command_server(home: Path) -> None:
         else:
             try:
                 code = await server.wait()
-                log.warning("the command server ended with code %s", code)
+                log.warning("the command server exited with code %s", code)
             finally:
                 if server.stdin is not None:
                     server.stdin.close()

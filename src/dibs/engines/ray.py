@@ -146,7 +146,7 @@ class Ray:
         why = ray_answers.last_words(answer.text) or f"HTTP {answer.status}"
         if answer.status == 400 or "failed with status code 400" in answer.text:
             return Refused(f"Ray refused it: {why}", is_final=True)
-        return Refused(f"Ray did not take it: {why}")
+        return Refused(f"Ray did not accept it: {why}")
 
     def _launch(self, name: str, command: str) -> None:
         """Run a broker as a Ray job: without resources, so on the head, with which everything is lost anyway."""

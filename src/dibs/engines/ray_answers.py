@@ -68,7 +68,7 @@ def ended_at(row: object) -> float | None:
 def rows_by_id(document: object) -> dict[str, object]:
     """Return the rows of a list of jobs by their submission id; jobs that others started without one are left out."""
     if not isinstance(document, list):
-        raise Unavailable("its list of jobs is not a list")
+        raise Unavailable("expected a list of jobs, got something else")
     return {name: row for row in document if (name := _text(row, "submission_id"))}
 
 
@@ -93,9 +93,9 @@ def _node_rows(listing: object) -> list[object]:
     try:
         found = listing["data"]["result"]["result"]  # type: ignore[index]
     except (KeyError, TypeError, IndexError) as error:
-        raise Unavailable("its list of nodes is not one") from error
+        raise Unavailable("expected a list of nodes, got something else") from error
     if not isinstance(found, list):
-        raise Unavailable("its list of nodes is not one")
+        raise Unavailable("expected a list of nodes, got something else")
     return found
 
 

@@ -172,7 +172,7 @@ def request(
     if len(content) > ANSWER_MAX:
         raise TooLarge(f"{address}: its answer is longer than {ANSWER_MAX >> 20} MiB")
     if answer.status in (401, 403):
-        why = "does not accept our token" if token else "wants a token"
+        why = "does not accept the token" if token else "requires a token"
         raise Unavailable(f"{address} {why} (HTTP {answer.status})")
     return Answer(answer.status, content.decode("utf-8", "replace"))
 
@@ -215,5 +215,5 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, http.client.HTTPException | ValueError):
-        return f"not an answer of Ray ({type(error).__name__})"
+        return f"expected an answer of Ray, got something else ({type(error).__name__})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -262,7 +262,7 @@ class Slurm:
         code, text, error = self._run(command)
         if code != 0:
             why = slurm_text.trouble_words(error, self.name)
-            raise Unavailable(why or f"{command[0]} ended with code {code}")
+            raise Unavailable(why or f"{command[0]} exited with code {code}")
         return text
 
     def _tell(self, *command: str) -> None:
@@ -330,7 +330,7 @@ def _read(parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except ValueError as error:
-        raise Unavailable(f"an answer of Slurm makes no sense: {error}") from error
+        raise Unavailable(f"cannot read an answer of Slurm: {error}") from error
 
 
 def _groups(starts: Sequence[Start]) -> list[list[Start]]:

@@ -47,7 +47,7 @@ class Owner:
 
 def adopted(pid: int) -> Owner:
     """Return the running process that the user named."""
-    return _checked(pid, "process", f"--pid expected a process that runs, got {pid}, which is gone.")
+    return _checked(pid, "process", f"--pid expected a running process, got {pid}, which has exited.")
 
 
 def asking_shell() -> Owner:
@@ -58,8 +58,8 @@ def asking_shell() -> Owner:
     ours = _stdout(os.getpid())
     for pid in filter(None, processes.lineage(os.getppid())):
         if not ours.startswith("pipe:") or _stdout(pid) != ours:
-            return _checked(pid, "shell", "the shell that asked is gone.")
-    raise MachineError("cannot find the shell that asked.", "Name a process: dibs lease --env --pid $$")
+            return _checked(pid, "shell", "the shell that requested the lease has exited.")
+    raise MachineError("cannot find the shell that requested the lease.", "Name a process: dibs lease --env --pid $$")
 
 
 def shell_name(owner: Owner) -> str:
@@ -124,7 +124,7 @@ def keep(
             else:
                 kind, message, hint = words
                 raise errors.KINDS[kind](message, hint)
-    raise MachineError("the process that should hold the GPUs has ended.")
+    raise MachineError("the process that was to hold the GPUs has exited.")
 
 
 def _be_holder(

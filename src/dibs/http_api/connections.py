@@ -123,9 +123,9 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer a request that cannot be parsed or that failed outside our handlers."""
         # The request itself is not logged: it may contain a token.
-        log.info("an answer of %s to what could not be handled (%s)", status, type(exc).__name__)
+        log.info("answered %s: the request could not be handled (%s)", status, type(exc).__name__)
         if request.writer.output_size > 0:
-            raise ConnectionError("half of another answer was sent already")
+            raise ConnectionError("part of another answer was sent already")
         kind = UserError.kind if status < 500 else Bug.kind
         answer = error(status, kind, "expected a request in HTTP/1.1, got something else.")
         protect(answer)

@@ -184,7 +184,7 @@ async def get_events(channel: Channel, request: web.Request, query: EventsQuery)
     if len(channel.hub.streams) >= most:
         channel.hub.sweep(channel.daemon.events.loop.time())
     if len(channel.hub.streams) >= most:
-        raise Conflict(f"there are {most} listeners already.", "Close some of the pages.")
+        raise Conflict(f"there are {most} listeners already, the maximum.", "Close some of the pages.")
     if job is not None:
         await channel.daemon.ask(lambda reader: reader.job(JobId(job)))
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

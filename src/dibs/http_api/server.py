@@ -129,11 +129,11 @@ def remove_dead(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
-        raise FileExistsError(0, "something else is there", str(path))
+        raise FileExistsError(0, "another file is in its place", str(path))
     with socket.socket(socket.AF_UNIX) as asking:
         try:
             asking.connect(str(path))
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise FileExistsError(0, "another daemon has it", str(path))
+    raise FileExistsError(0, "another daemon uses it", str(path))

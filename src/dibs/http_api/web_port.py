@@ -202,7 +202,7 @@ class Browsers:
             try:
                 theirs, _ = await loop.sock_accept(sock)
             except OSError as error:
-                log.warning("cannot accept a browser: %s", error.strerror)
+                log.warning("cannot accept a connection of a browser: %s", error.strerror)
                 await asyncio.sleep(AGAIN_S)
                 continue
             listening.unknown.append(theirs)

@@ -309,7 +309,7 @@ def settle_ended(turn: Turn, job: Job, final: Final) -> None:
 
 def _settle_never_started(turn: Turn, job: Job, runner_died: bool) -> None:
     if job.state is not State.STARTING and job.state is not State.STOPPING:
-        turn.record(job, lifecycle.LostTrack(turn.now, "its files say it never started, but it was seen running"))
+        turn.record(job, lifecycle.LostTrack(turn.now, "its records say it never started, but it was seen running"))
         return
     if runner_died and job.state is State.STARTING and job.dead_starts + 1 >= lifecycle.MOST_DEAD_STARTS:
         times = f"{lifecycle.MOST_DEAD_STARTS} times before the command started"

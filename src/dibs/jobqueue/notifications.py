@@ -264,9 +264,9 @@ class Notices:
         if ended is None or ended.si_code != os.CLD_EXITED:
             self._complain(notice, "was killed")
         elif ended.si_status == TimedOut.exit_code:
-            self._complain(notice, f"was ended after {DEADLINE_S:.0f} s")
+            self._complain(notice, f"was stopped after {DEADLINE_S:.0f} s")
         elif ended.si_status:
-            self._complain(notice, f"ended with exit code {ended.si_status}")
+            self._complain(notice, f"exited with code {ended.si_status}")
         self._begin()
 
     def _complain(self, notice: Notice, what: str) -> None:

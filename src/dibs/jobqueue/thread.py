@@ -282,8 +282,8 @@ class QueueThread:
                 return work.run(turn)
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError) as error:
             turn.undo(mark)
-            log.exception("the store refused a row")
-            return Bug(f"the store refused a row: {error}")
+            log.exception("the database refused a row")
+            return Bug(f"the database refused a row: {error}")
         except (sqlite3.Error, FileGone):
             # The disk failed, or the file is gone: nothing of this turn can be stored.
             raise

@@ -38,7 +38,7 @@ def limits(patient: Patient) -> list[Finding]:
     pid = daemon_process.lock_holder(patient.home)
     problems = [machine_limits.process_limit(pid), machine_limits.file_limit(pid)]
     found = [Finding("limits", WARNING, *problem) for problem in problems if problem is not None]
-    return found or [Finding("limits", OK, "enough processes and open files")]
+    return found or [Finding("limits", OK, "limits of processes and open files are sufficient")]
 
 
 def service(patient: Patient) -> list[Finding]:

@@ -83,7 +83,7 @@ def database(patient: Patient) -> list[Finding]:
         restored = reader.fact(turns.RESTORED) if reader.is_any_held(turns.FROM_COPY) else None
     made = copies.numbered(path)
     age = units.format_duration(max(0.0, time.time() - made[-1].stat().st_mtime)) if made else ""
-    text = f"copied {age} ago, to {made[-1]}" if made else "not copied yet"
+    text = f"last backup {age} ago: {made[-1]}" if made else "no backup yet"
     found = [Finding("database", OK, text)]
     if restored:
         found.append(Finding("database", OK, restored))
@@ -101,10 +101,10 @@ def use(patient: Patient) -> list[Finding]:
     database = sum(_size(patient.home / name) for name in ("dibs.db", "dibs.db-wal"))
     copies, _ = size_of(patient.home / "backups", until)
     own = sum(_size(patient.home / name) for name in ("daemon.log", "runners.log"))
-    parts = ((jobs, "jobs"), (database, "database"), (copies, "copies of it"), (own, "daemon's logs"))
+    parts = ((jobs, "jobs"), (database, "database"), (copies, "backups"), (own, "daemon's logs"))
     text = ", ".join(f"{name} {units.format_size(size)}" for size, name in parts)
     is_much = jobs + database + copies + own > MUCH_BYTES
-    text = text if is_whole else f"{text} (or more; counting timed out)"
+    text = text if is_whole else f"{text} (at least; counting timed out)"
     return [Finding("use", WARNING if is_much else OK, text, "`dibs clean` deletes finished jobs." if is_much else "")]
 
 

@@ -195,7 +195,7 @@ def _settle_unbegun(turn: Turn, job: Job, seen: Seen, output: str) -> None:
     if job.state is State.STOPPING:
         turn.record(job, lifecycle.GivenUp(turn.now, "cancelled before the command ran"))
     elif job.state is not State.STARTING:
-        turn.record(job, lifecycle.LostTrack(turn.now, "its files say it never started, but it was seen running"))
+        turn.record(job, lifecycle.LostTrack(turn.now, "its records say it never started, but it was seen running"))
     elif job.dead_starts + 1 >= lifecycle.MOST_DEAD_STARTS:
         turn.record(job, lifecycle.CannotStart(turn.now, f"{lifecycle.MOST_DEAD_STARTS} times {why}"))
     else:
