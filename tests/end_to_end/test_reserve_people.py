@@ -125,7 +125,7 @@ def test_what_cannot_be_reserved_is_refused_in_words(lab: Lab) -> None:
     assert refused(ben, "cancel", number)[0] == 4
     listed = ben.json("reserve", "list")["reservations"]
     assert {(one["user"], one["every"], one["state"]) for one in listed} == {
-        (ann.name, None, "to come"), (ben.name, "week", "to come"),
+        (ann.name, None, "planned"), (ben.name, "week", "planned"),
     }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def test_a_reservation_is_made_listed_and_cancelled(queue: Bench) -> None:
     assert listed(queue) == []
     made = reserve(queue, gpu_ids=["1"], name="paper\x1b")
     assert (made["gpus"], made["gpu_ids"], made["name"]) == ([1], ["FAKE-1"], "paper")
-    assert (made["state"], made["every"], made["is_ours"]) == ("to come", None, True)
+    assert (made["state"], made["every"], made["is_ours"]) == ("planned", None, True)
     assert listed(queue) == [made]
     told = json.loads(queue.cli("reserve", "list", "--json").stdout)["reservations"]
     assert [(one["id"], one["gpus"], one["from"]) for one in told] == [(made["id"], [1], made["from"])]

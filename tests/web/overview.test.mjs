@@ -180,7 +180,7 @@ test("a move can be undone", () => {
 test("GPU names are shortened", () => assert.equal(facts.shortName("NVIDIA GeForce RTX 4090"), "RTX 4090"));
 
 test("a reservation is a block in each of its lanes, found under the pointer", () => {
-  const reservation = { id: 1, user: "ada", gpus: [0, 1], gpu_ids: ["a", "b", "gone"], from: "2026-01-01T10:00:00Z", to: "2026-01-01T12:00:00Z", every: null, state: "to come", name: "", is_ours: false };
+  const reservation = { id: 1, user: "ada", gpus: [0, 1], gpu_ids: ["a", "b", "gone"], from: "2026-01-01T10:00:00Z", to: "2026-01-01T12:00:00Z", every: null, state: "planned", name: "", is_ours: false };
   const timeline = { lanes: [{ gpu_id: "a" }, { gpu_id: "b" }], bars: [], reservations: [reservation] };
   const kept = lanes.blocks(timeline);
   assert.deepEqual(kept.map((one) => [one.lane, one.to - one.from]), [[0, 7_200_000], [1, 7_200_000]]);

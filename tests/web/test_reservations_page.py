@@ -30,7 +30,7 @@ def test_a_reservation_is_made_shown_and_cancelled(queue: Bench, page_at: PageAt
     row = page.get_by_role("table", name="Reservations").locator("tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("<b>course</b>")
-    expect(row).to_contain_text(re.compile(r"to come.*1, 2.*3h00m", re.S))
+    expect(row).to_contain_text(re.compile(r"planned.*1, 2.*3h00m", re.S))
     (made,) = queue.client.get("/v1/reservations")["reservations"]
     assert (made["gpus"], made["name"]) == ([1, 2], "<b>course</b>")
     assert complaints(page) == []

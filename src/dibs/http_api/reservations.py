@@ -91,7 +91,7 @@ def _answer(
         begin=serialization.moment(int(begin * 1000)),
         end=serialization.moment(int(end * 1000)),
         every=one.every or None,
-        state="to come" if begin > now_s else "now" if is_kept else "unused",
+        state="planned" if begin > now_s else "now" if is_kept else "unused",
         name=one.name,
         is_ours=os.geteuid() in (one.owner, 0),
     )

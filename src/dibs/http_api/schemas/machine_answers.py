@@ -155,7 +155,7 @@ class Bar(Struct, gc=False, rename={"begin": "from", "end": "to"}):
 
 
 class Reservation(Struct, rename={"begin": "from", "end": "to"}):
-    """GPUs that are kept for a user; `state`: now, to come, or unused (released, because nobody used them in time)."""
+    """GPUs that are kept for a user; `state`: now, planned, or unused (released, because nobody used them in time)."""
 
     id: int
     user: str

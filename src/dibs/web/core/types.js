@@ -249,7 +249,7 @@
  * @property {string} text
  * @property {string} fix
  *
- * @typedef {object} Reservation GPUs that are kept for a user; `state`: now, to come, or unused (released, because nobody used them in time).
+ * @typedef {object} Reservation GPUs that are kept for a user; `state`: now, planned, or unused (released, because nobody used them in time).
  * @property {number} id
  * @property {string} user
  * @property {number[]} gpus

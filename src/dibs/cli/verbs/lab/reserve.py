@@ -166,7 +166,7 @@ def _json(one: Reservation, inventory: Inventory, now_s: float) -> dict[str, Any
         "from_local": reservations.moment(begin),
         "to_local": reservations.moment(end),
         "every": one.every or None,
-        "state": "now" if begin <= now_s else "to come",
+        "state": "now" if begin <= now_s else "planned",
         "name": one.name,
     }
 
