@@ -178,7 +178,7 @@ def test_if_another_process_took_the_port_the_token_is_replaced(bench: Bench) ->
         before = kept.token
         bench.start()
         # A thread writes the log.
-        wait_for(lambda: "browsers are not let in" in (bench.home / "daemon.log").read_text())
+        wait_for(lambda: "the web page is not available" in (bench.home / "daemon.log").read_text())
         after = Tokens(paths.web_file(bench.home))
         assert (after.token != before, after.port) == (True, None)
         refused = bench.cli("web", "--port", str(port))

@@ -14,7 +14,7 @@ def test_a_reservation_is_made_shown_and_cancelled(queue: Bench, page_at: PageAt
     # The overview of a queue without jobs has no timeline.
     queue.until(queue.add("true", gpus=0))
     page = page_at("/gpus")
-    expect(page.get_by_text("Nothing is reserved.")).to_be_visible()
+    expect(page.get_by_text("No reservations.")).to_be_visible()
     page.get_by_role("button", name="Reserve GPUs").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("GPUs", exact=True)).to_be_focused()
@@ -46,5 +46,5 @@ def test_a_reservation_is_made_shown_and_cancelled(queue: Bench, page_at: PageAt
     listed.get_by_role("button", name="Cancel").click()
     expect(people.get_by_role("dialog")).to_contain_text("GPUs 1, 2 will be available to all users again")
     people.get_by_role("dialog").get_by_role("button", name="Cancel reservation").click()
-    expect(people.get_by_text("Nothing is reserved.")).to_be_visible()
+    expect(people.get_by_text("No reservations.")).to_be_visible()
     assert queue.client.get("/v1/reservations") == {"reservations": []}
