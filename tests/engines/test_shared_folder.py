@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import build
 from dibs.engines import node_code
-from dibs.engines.protocol import Unavailable
+from dibs.engines.protocol import Needs, Start, Unavailable
 from dibs.engines.remote_starts import Packer
 from dibs.system.configuration.engines import EngineSettings
 
@@ -60,3 +62,23 @@ def test_a_full_disk_does_not_become_fuller_with_each_try(tmp_path: Path, monkey
         packer(tmp_path / "shared").prepare()
     assert len(written) == 3
     assert list((tmp_path / "shared" / "code").iterdir()) == []
+
+
+def test_a_claim_is_as_old_as_the_clock_of_the_file_server_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is slow must not make a claim look like that of an older job, or the job would run twice."""
+    folder = tmp_path / "1"
+    folder.mkdir()
+    (folder / "started.1").touch()
+    slow, set_times = time.time() - 300, os.utime
+    set_times(folder / "started.1", (slow, slow))
+    job = build.job(start=1, submitted_at=int(time.time() * 1000))
+    own = Start("key", str(folder), (), Needs(), 0, "n", "", 0)
+    monkeypatch.setattr(os, "utime", lambda path: set_times(path, (slow, slow)))
+    packer(tmp_path)._move_aside(job, own)
+    assert (folder / "started.1").exists()
+    monkeypatch.undo()
+    packer(tmp_path)._move_aside(job, own)
+    assert not folder.exists()
+    assert len(list(tmp_path.glob("1.older-*"))) == 1
