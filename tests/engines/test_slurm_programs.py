@@ -85,7 +85,7 @@ def test_a_missing_program_or_configuration_is_unavailable_at_once(tmp_path: Pat
     settings = EngineSettings("lab", "slurm", tmp_path / "shared", conf=tmp_path / "none.conf")
     with pytest.raises(Unavailable, match=r"none\.conf does not exist"):
         slurm.Slurm(settings, os.environ).nodes()
-    with pytest.raises(Unavailable, match="sinfo cannot be run"):
+    with pytest.raises(Unavailable, match="sinfo cannot be run: it is not on the PATH of the daemon; in a shell"):
         slurm.Slurm(EngineSettings("lab", "slurm", tmp_path / "shared"), {"PATH": str(tmp_path)}).nodes()
 
 

@@ -281,6 +281,9 @@ class Slurm:
                 command, env=self._environ, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
+        except FileNotFoundError as error:
+            why = "it is not on the PATH of the daemon; in a shell that has it, type: dibs daemon restart"
+            raise Unavailable(f"{command[0]} cannot be run: {why}") from error
         except OSError as error:
             raise Unavailable(f"{command[0]} cannot be run: {error.strerror}") from error
         with process:
