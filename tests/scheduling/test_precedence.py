@@ -92,7 +92,8 @@ def test_jobs_that_are_alike_keep_their_order() -> None:
 
 
 def limited(number: int, limit_h: float, age_h: float, gpus: int = 1, **more: object) -> WaitingJob:
-    return dataclasses.replace(waiting(number, age_h=age_h, **more), request=Request(gpus, limit_s=limit_h * HOUR_S))
+    request = Request(gpus, limit_s=limit_h * HOUR_S)
+    return WaitingJob(JobId(number), request, since=NOW - int(age_h * HOUR), **more)  # type: ignore[arg-type]
 
 
 def served(*jobs: WaitingJob) -> list[int]:

@@ -300,8 +300,11 @@ class BoxScheduler:
             self.choose_at[is_evictable] = max(at[soonest[-1]] / 1000, now + CHOOSE_EVERY_S)
 
     def _in_serving_order(self, now: float) -> list[TraceJob]:
-        heads = [self._waiting(job) for job in self.lines.in_order(self.size * len(self.boxes))]
-        return [self.lines.job(job.id) for job in precedence.serving_order(heads, self.policy, _ms(now))]
+        heads = self.lines.in_order(self.size * len(self.boxes))
+        if all(job.limit_s is None for job in heads):
+            return heads
+        served = precedence.serving_order([self._waiting(job) for job in heads], self.policy, _ms(now))
+        return [self.lines.job(job.id) for job in served]
 
     def _free_at(self, box: int, gpus: int, now: float, waiter: TraceJob) -> float:
         """Return when a box is expected to have this many GPUs free for a job."""
