@@ -9,6 +9,8 @@ import pytest
 
 import people
 from bench import wait_for
+from dibs.leases import tickets
+from dibs.system.locks import Folder
 from people import Person
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making two unix users needs root")
@@ -38,6 +40,11 @@ def evicted(person: Person, jobs: range) -> list[int]:
         return [job["id"] for job in person.json("status", f"{jobs[0]}-{jobs[-1]}")["jobs"] if job["evictions"]]
 
     return list(wait_for(recorded, bool))
+
+
+def users_in_line(person: Person) -> set[int]:
+    """Return who has a ticket in the machine-wide line."""
+    return {ticket.uid for ticket in tickets.line(Folder(person.environ["DIBS_LEASE_DIR"]))}
 
 
 def hoard(person: Person, count: int) -> range:
@@ -70,6 +77,8 @@ def test_an_evictable_job_evicts_nobody(pair: tuple[Person, Person]) -> None:
     jobs = hoard(ann, 3)
     his = ben.add(RUNS, "--evictable")
     assert "evictable" in ben.json("why", str(his))["reason"]
+    # The answer may come before his daemon has joined the line; without his ticket her own next job would be first.
+    wait_for(lambda: ben.uid in users_in_line(ben))
     hers = ann.add("true")
     assert finished(ann, hers)["state"] == "done"
     wait_for(lambda: ben.show(his), lambda seen: seen["state"] == "running")
