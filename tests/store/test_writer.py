@@ -1035,6 +1035,21 @@ def test_selectors_of_few_jobs_do_not_scan_finished_ones(store, word):
 # -- older databases ----------------------------------------------------------------------------------------------
 
 
+def test_a_new_database_equals_one_that_was_upgraded_from_the_first_version(path, tmp_path):
+    def content(file):
+        with contextlib.closing(database.open_writer(file)[0]) as connection:
+            objects = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+            tables = [name for kind, name, *_ in objects if kind == "table"]
+            rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+            pragmas = ("user_version", "application_id", "journal_mode", "page_size")
+            return sorted(objects, key=str), rows, [connection.execute(f"PRAGMA {name}").fetchone() for name in pragmas]
+
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.executescript(database.read_sql("001_schema.sql"))
+        old.executescript(f"PRAGMA application_id = {database.APPLICATION_ID}; PRAGMA user_version = 1;")
+    assert content(tmp_path / "new.db") == content(path)
+
+
 def test_a_database_of_the_first_version_keeps_its_order(path):
     with contextlib.closing(sqlite3.connect(path)) as old:
         old.executescript(database.read_sql("001_schema.sql"))

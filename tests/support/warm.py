@@ -27,9 +27,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from aiohttp.web import UrlDispatcher
+
 from dibs.cli import fast_add
 from dibs.cli import main as cli
 from dibs.daemon import main as daemon
+from dibs.http_api.routes import ROUTES
+from dibs.store import database
 from dibs_compat.gpupeasy import commands as gpupeasy
 from dibs_compat.schedule import sch, schedule
 from simple_gpu_scheduler import hypersearch, scheduler
@@ -73,6 +77,9 @@ def warm_up() -> None:
         cli.load(verb)
     for name in LATER:
         import_module(name)
+    # What a process computes once: the schema of a new queue, and the patterns of addresses, which `re` keeps.
+    database.final_schema()
+    UrlDispatcher().add_routes(route.definition() for route in ROUTES)
     # Otherwise each child copies pages that it only reads.
     gc.freeze()
 

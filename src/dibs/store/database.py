@@ -224,14 +224,34 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         copies.make(path)
     # A referenced table can only be rebuilt while foreign keys are off; all of them are checked afterwards.
     connection.execute("PRAGMA foreign_keys = OFF")
-    for number, name in enumerate(MIGRATIONS[version:], version + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{read_sql(name)}\n"
-            f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {number};\nCOMMIT;"
-        )
+    if version == 0:
+        _apply(connection, final_schema(), len(MIGRATIONS))
+    else:
+        _upgrade(connection, version)
     if version < len(MIGRATIONS) and (broken := connection.execute("PRAGMA foreign_key_check").fetchone()):
         raise _damaged(path, f"a row of {broken[0]} refers to none of {broken[2]}")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+@functools.cache
+def final_schema() -> str:
+    """Return what all migrations together make of an empty file, as statements that take a fifth of their time."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        _upgrade(empty, 0)
+        # The first and the last line are those of a transaction.
+        return "\n".join([*empty.iterdump()][1:-1])
+
+
+def _upgrade(connection: sqlite3.Connection, version: int) -> None:
+    for number, name in enumerate(MIGRATIONS[version:], version + 1):
+        _apply(connection, read_sql(name), number)
+
+
+def _apply(connection: sqlite3.Connection, statements: str, version: int) -> None:
+    connection.executescript(
+        f"BEGIN IMMEDIATE;\n{statements}\n"
+        f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {version};\nCOMMIT;"
+    )
 
 
 def _unopened(path: Path, error: sqlite3.Error) -> MachineError:
