@@ -7,6 +7,7 @@ environment, built once and readable for all.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -56,6 +57,7 @@ def digest_of_sources() -> str:
     return digest.hexdigest()[:12]
 
 
+@functools.cache
 def shared_environment() -> Path:
     """Return an installation of dibs that every user can run, rebuilt when the sources changed."""
     place = Path(tempfile.gettempdir()) / f"dibs-test-people-{os.getuid()}-{digest_of_sources()}"
