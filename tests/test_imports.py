@@ -11,6 +11,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,9 +101,10 @@ PLUGIN_FILES = sorted(PLUGINS.rglob("*.py"))
 FOLDERS = {f"dibs.{'.'.join(path.parent.relative_to(SOURCE).parts)}".rstrip(".") for path in SOURCE.rglob("*.py")}
 
 
-def imports(path: Path) -> list[Import]:
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
     """Return all imports of a file; `from dibs import x` counts as `dibs.x`."""
-    return list(_imports(ast.parse(path.read_text()).body, is_paid=True))
+    return tuple(_imports(ast.parse(path.read_text()).body, is_paid=True))
 
 
 def _imports(nodes: list[ast.stmt], is_paid: bool) -> Iterator[Import]:
@@ -144,8 +146,12 @@ def own(found: Import) -> str | None:
 
 def promises(name: str) -> set[str]:
     """Return the one-word lines of a module's docstring: `Lean`, `Pure`."""
-    text = ast.get_docstring(ast.parse(MODULES[name].read_text())) or ""
-    return {line.rstrip(".") for line in text.splitlines() if line in ("Lean.", "Pure.")}
+    text = MODULES[name].read_text()
+    if not {"Lean.", "Pure."}.intersection(text.splitlines()):
+        return set()
+    # All workers ask this of all modules before their first test, so only these few are parsed.
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    return {line.rstrip(".") for line in docstring.splitlines() if line in ("Lean.", "Pure.")}
 
 
 LEAN = sorted(name for name in MODULES if PACKAGES[package(name)].is_lean or "Lean" in promises(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,19 +58,25 @@ def test_a_package_has_a_docstring_and_nothing_else(folder: Path) -> None:
     assert len(tree.body) == 1
 
 
+@cache
+def definitions(path: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the classes and those of the functions that a module defines."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    return classes, [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
 def test_modules_and_classes_are_named_by_nouns(path: Path) -> None:
-    classes = [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+    classes, _ = definitions(path)
     names = [*([] if module_id(path) in OLD_PATHS else [path.stem]), *(name.strip("_") for name in classes)]
     assert [name for name in names if name.endswith("ing") and name.lower() not in NOUNS] == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
 def test_no_module_class_or_function_has_a_retired_name(path: Path) -> None:
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    defined = {
-        node.name.lower().strip("_") for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)
-    }
+    classes, functions = definitions(path)
+    defined = {name.lower().strip("_") for name in (*classes, *functions)}
     assert (defined | {path.stem}) & RETIRED == set()
 
 
