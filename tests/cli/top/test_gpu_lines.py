@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dibs.cli.top import gpu_lines, lines
-from dibs.cli.top.snapshot import Snapshot
+from dibs.cli.top.snapshot import Snapshot, active_jobs
 from top_source import NOW, ago, gpu, holder, job, snapshot
 
 
@@ -81,3 +81,18 @@ def test_everybody_on_the_machine_is_listed() -> None:
 def test_an_idle_machine_says_so() -> None:
     texts = [lines.plain(one) for one in gpu_lines.people_lines(snapshot(), 80, NOW, lines.UNICODE)]
     assert texts == ["nobody holds a GPU", "", "nobody waits for a GPU"]
+
+
+def test_a_gpu_names_its_job_while_a_search_lists_others() -> None:
+    running, failed = job(7, name="vit"), job(3, "failed")
+    listed = snapshot(running, failed, gpus=[gpu(0, "leased", holders=[holder(job="7")])])
+    assert listed.jobs is not None
+    active = active_jobs(listed.jobs, {})
+    assert [*active] == [7]
+    searched = snapshot(failed, gpus=listed.gpus["gpus"], active=active)
+    assert "job 7 vit 30m" in gpu_lines.holder(searched, searched.gpus["gpus"][0], NOW)
+    # It has ended meanwhile.
+    assert searched.jobs is not None
+    over = snapshot(job(7, "done")).jobs
+    assert over is not None
+    assert active_jobs(over, active) == {}

@@ -73,6 +73,28 @@ def test_jobs_keep_their_lines_whatever_else_is_open() -> None:
             assert sum(parts) <= height - 2 - frame.DETAIL_LINES - frame.LEAST_JOBS or height < 20
 
 
+def test_no_gpu_is_left_out_without_a_word() -> None:
+    assert frame.heights(24, 8, is_log_open=False).gpus == 8
+    found = [((f"GPU {index}", ""),) for index in range(8)]
+    assert frame.cut(found, 8, lines.UNICODE) == found
+    for height in range(1, 8):
+        shown = [lines.plain(line) for line in frame.cut(found, height, lines.UNICODE)]
+        assert len(shown) == height
+        assert shown[-1].endswith(f" {8 - height + 1} {'more ' if height > 1 else ''}GPUs")
+
+
+def test_an_open_log_has_most_of_a_small_terminal() -> None:
+    parts = frame.heights(24, 8, is_log_open=True)
+    assert parts.log >= 10
+    assert frame.heights(60, 8, is_log_open=True).gpus == 8
+
+
+def test_without_a_job_the_next_step_is_named() -> None:
+    assert "n submits one" in job_rows.detail(None, snapshot(), "")
+    assert "Esc" in job_rows.detail(None, snapshot(job(1)), "nothing")
+    assert job_rows.detail(None, snapshot(away="the daemon has ended"), "") == ""
+
+
 def test_unicode_is_a_matter_of_the_locale() -> None:
     assert frame.has_unicode({"LANG": "en_US.UTF-8"})
     assert frame.has_unicode({"LANG": "C", "LC_ALL": "C.utf8"})

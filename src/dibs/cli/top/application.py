@@ -201,7 +201,7 @@ class TopApp(App[None]):
         log = self.log_pane
         parts = frame.heights(self.size.height, len(gpus), is_log_open=bool(log.display))
         self._show("#head", [job_rows.head(self.shown, self.search, width, now, marks)])
-        self._show("#gpus", gpus[: parts.gpus])
+        self._show("#gpus", frame.cut(gpus, parts.gpus, marks))
         log.styles.height = parts.log
         is_timeline = self.view == TIMELINE
         timeline = timeline_lines.timeline_lines(self.shown.timeline, self.span, width, now, marks)
@@ -217,7 +217,7 @@ class TopApp(App[None]):
     @on(DataTable.RowHighlighted)
     def _show_detail(self) -> None:
         job = self._under_cursor()
-        self.query_one("#detail", Static).update(Content(job_rows.detail(job)))
+        self.query_one("#detail", Static).update(Content(job_rows.detail(job, self.shown, self.search)))
 
     def _show(self, name: str, found: list[Line]) -> None:
         part = self.query_one(name, Static)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dibs.cli.top import timeline_lines
+from dibs.cli.top import snapshot, timeline_lines
 from dibs.cli.top.snapshot import Snapshot
 from dibs.client import queries
 from dibs.client.connection import Client
@@ -100,7 +100,9 @@ class Feed:
         jobs = queries.overview(self.client, self._words, PER_GROUP)
         starts = queries.starts(self.client, STARTS) if jobs["counts"].get("queued") else {}
         timeline = self.client.get("/v1/timeline", [("since", self._span)])
-        self._change(jobs=jobs, starts=starts, timeline=timeline)
+        # A list without a search has all that are active.
+        active = snapshot.active_jobs(jobs, self.snapshot.active if self._words else {})
+        self._change(jobs=jobs, starts=starts, timeline=timeline, active=active)
 
     def _change(self, **news: object) -> None:
         with self._lock:

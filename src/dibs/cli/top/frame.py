@@ -19,6 +19,10 @@ TALL = 36
 DETAIL_LINES = 2
 #: Lines that jobs keep, whatever else is shown.
 LEAST_JOBS = 6
+#: GPUs that are shown before jobs get more than their least lines.
+MOST_GPUS = 16
+#: Lines that an open log has, if jobs keep theirs.
+LEAST_LOG = 12
 
 
 class Heights(NamedTuple):
@@ -32,11 +36,20 @@ class Heights(NamedTuple):
 def heights(height: int, gpus: int, *, is_log_open: bool) -> Heights:
     """Divide the height between GPUs, timeline and log; the jobs get the rest."""
     room = height - 2 - DETAIL_LINES - LEAST_JOBS
-    shown = min(gpus, max(room // 2, 1))
-    log = max((room - shown) * 2 // 3, 3) if is_log_open else 0
+    # A log that somebody opened is what this person reads.
+    shown = min(gpus, max(room // 3 if is_log_open else max(room // 2, min(room, MOST_GPUS)), 1))
+    log = max((room - shown) * 2 // 3, min(room - shown, LEAST_LOG), 3) if is_log_open else 0
     left = room - shown - log
     timeline = gpus + 1 if height >= TALL and left >= gpus + 1 else 0
     return Heights(shown, timeline, log)
+
+
+def cut(gpus: list[Line], height: int, marks: Marks) -> list[Line]:
+    """Return the lines of GPUs that have room; the last one says how many have none."""
+    if len(gpus) <= height:
+        return gpus
+    left = len(gpus) - max(height - 1, 0)
+    return [*gpus[: height - 1], ((f" {marks.cut}  {left} more GPUs" if height > 1 else f" {left} GPUs", ""),)]
 
 
 def has_unicode(environ: Mapping[str, str]) -> bool:
@@ -50,7 +63,7 @@ def first(snapshot: Snapshot, width: int, height: int, now: datetime, marks: Mar
     gpus = gpu_lines.gpu_lines(snapshot, width, now, marks)
     parts = heights(height, len(gpus), is_log_open=False)
     sizes = job_rows.widths(width)
-    found = [job_rows.head(snapshot, "", width, now, marks), *gpus[: parts.gpus]]
+    found = [job_rows.head(snapshot, "", width, now, marks), *cut(gpus, parts.gpus, marks)]
     if parts.timeline:
         found += padded(timeline_lines.timeline_lines(None, "", width, now, marks), parts.timeline)
     found.append(_row(job_rows.COLUMNS, sizes, tuple("bold" for _ in sizes)))

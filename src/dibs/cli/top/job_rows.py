@@ -76,9 +76,12 @@ def head(now_shown: Snapshot, search: str, width: int, now: datetime, marks: Mar
     return ((lines.apart(lines.words([left]), f"{now.astimezone():%H:%M:%S}", width), "bold"),)
 
 
-def detail(job: Job | None) -> str:
-    """Return the whole sentence about the chosen job, for which its row has no room: why it waits, or its command."""
+def detail(job: Job | None, now_shown: Snapshot, search: str) -> str:
+    """Return the whole sentence about the chosen job, for which its row has no room: why it waits, or its command; or
+    what to do if there is no job."""
     if job is None:
-        return ""
+        if now_shown.jobs is None or now_shown.away:
+            return ""
+        return "no job matches; Esc ends the search" if search else "no jobs yet; n submits one"
     reason = job["reason"] if job["state"] in job_state.WAITING else ""
     return lines.words([f"job {job['id']}:", reason or status_view.remark(job) or job["command"]])

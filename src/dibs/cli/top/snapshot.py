@@ -25,15 +25,29 @@ class Snapshot:
     timeline: Timeline | None = None
     #: Why the daemon cannot be asked now; empty: it answers.
     away: str = ""
+    #: Active jobs that were listed before, while a search lists others: GPUs name their jobs.
+    active: Mapping[int, Job] = field(default_factory=dict)
 
     def job(self, job_id: int) -> Job | None:
-        """Return a listed job."""
-        return next((job for job in (self.jobs["jobs"] if self.jobs else []) if job["id"] == job_id), None)
+        """Return a job that is listed, or active."""
+        listed = (job for job in (self.jobs["jobs"] if self.jobs else []) if job["id"] == job_id)
+        return next(listed, self.active.get(job_id))
 
     def own_job(self, gpu: Gpu) -> int | None:
         """Return the job of this user that holds a GPU."""
         held = [holder["job"] for holder in gpu["holders"] if holder["user"] == self.user and holder["job"]]
         return int(held[0]) if held and held[0].isdigit() else None
+
+
+def active_jobs(jobs: Jobs, before: Mapping[int, Job]) -> dict[int, Job]:
+    """Return the active jobs of a list by their ids, and those from before that it does not have."""
+    listed = {job["id"]: job for job in jobs["jobs"]}
+    known = {**before, **listed}
+    return {
+        number: job
+        for number, job in known.items()
+        if not job_state.is_finished(job) and job["state"] not in job_state.WAITING
+    }
 
 
 def ordered(snapshot: Snapshot) -> list[Job]:
