@@ -46,6 +46,13 @@ test("readings of the last hour replace the means of its minutes", () => {
   assert.deepEqual(samples({ recent: [], minutes: [] }, 0, 1).xs, []);
 });
 
+test("the minute in which a job ended is left out: its GPU was idle in part of it", () => {
+  const at = (second) => new Date(second * 1000).toISOString();
+  const minutesOf = (count) => Array.from({ length: count }, (_, i) => [at(60 * i), null, i === count - 1 ? 0 : 90, null, null]);
+  assert.deepEqual(samples({ recent: [], minutes: minutesOf(4) }, 0, 200_000).use, [90, 90, 90]);
+  assert.deepEqual(samples({ recent: [], minutes: minutesOf(4) }, 0, 240_000).xs, [0, 60, 120, 180]);
+});
+
 test("an event without a text keeps its name", () => {
   assert.equal(eventWords("Submitted"), "submitted");
   assert.equal(eventWords("Unheard"), "Unheard");

@@ -191,3 +191,18 @@ test("a reservation is a block in each of its lanes, found under the pointer", (
   assert.equal(lanes.blockUnder(kept, view, 1000, across(Date.parse("2026-01-01T13:00:00Z")), y), null);
   assert.equal(lanes.blockUnder(kept, view, 1000, 3, y), null);
 });
+
+test("no label of a tick touches another or leaves the picture", () => {
+  const measure = (text) => text.length * 7;
+  for (const width of [300, 390, 861, 1392]) {
+    for (let minute = 0; minute < 180; minute += 7) {
+      const to = NOW + minute * 60_000;
+      const labels = lanes.tickLabels({ from: to - 86_400_000, to }, width, measure);
+      assert.ok(labels.length > 1);
+      labels.forEach(({ text, x }, i) => {
+        assert.ok(x + measure(text) <= width);
+        if (i) assert.ok(x > labels[i - 1].x + measure(labels[i - 1].text));
+      });
+    }
+  }
+});

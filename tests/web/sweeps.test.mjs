@@ -254,6 +254,8 @@ test("round ticks, and scales without a few far points", () => {
   assert.equal(plots.placeOf({ low: 1, high: 100, isLog: true }, 10), 0.5);
   assert.equal(plots.valueAt({ low: 1, high: 100, isLog: true }, 0.5), 10);
   assert.deepEqual([1e-4, 0.25, 2000, 12_000, 0].map(plots.tickText), ["1e-4", "0.25", "2K", "12K", "0"]);
+  // Two ticks never have one text.
+  assert.deepEqual([1250, 1500, 1750].map(plots.tickText), ["1.25K", "1.5K", "1.75K"]);
 });
 
 test("curves are smoothed without a pull to their first value", () => {

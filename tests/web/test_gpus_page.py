@@ -117,7 +117,7 @@ def test_everyone_on_the_machine_is_shown_with_leases_and_tickets(queue: Bench, 
         assert complaints(page) == []
     queue.cancel(waiting)
     queue.cancel(running, grace_s=0)
-    expect(page.get_by_text("Nobody waits for a GPU.")).to_be_visible()
+    expect(page.get_by_text("Nobody has a GPU or waits for one.")).to_be_visible()
 
 
 def test_the_day_of_each_gpu_is_a_strip_with_its_jobs(queue: Bench, page_at: PageAt) -> None:

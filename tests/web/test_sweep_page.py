@@ -75,6 +75,8 @@ def test_runs_are_compared_by_their_last_best_or_mean_value(swept: Bench, page_a
 def test_a_brush_filters_the_table_and_stays_in_the_link(swept: Bench, page_at: PageAt) -> None:
     page = page_at("/sweep/1")
     expect(page.locator("tbody tr")).to_have_count(12)
+    # What stands above the axes has its height when the answer about curves is there.
+    expect(page.get_by_text("No run has reported acc over time")).to_be_visible()
     canvas = page.locator(".parallel canvas:not(.over)")
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()

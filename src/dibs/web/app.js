@@ -5,7 +5,7 @@ import { Icon, IconButton, Mark } from "./components/icons.js";
 import * as jobActions from "./components/job-actions.js";
 import * as lazy from "./components/lazy.js";
 import * as toasts from "./components/toasts.js";
-import { clock, plural, span } from "./core/format.js";
+import { clock, span } from "./core/format.js";
 import * as keys from "./core/keys.js";
 import * as router from "./core/router.js";
 import * as session from "./core/session.js";
@@ -51,7 +51,7 @@ function Header() {
         ${hello && html`<div class="said">${hello.user} · dibs ${hello.version}</div>`}
         ${isPaused
           ? html`<button type="button" onClick=${() => void jobActions.pauseQueue(false)}><${Icon} name="play" />Resume queue</button>`
-          : html`<button type="button" onClick=${pause}><${Icon} name="pause" />Pause queue</button>`}
+          : html`<button type="button" onClick=${() => void jobActions.askPause()}><${Icon} name="pause" />Pause queue</button>`}
         <button type="button" onClick=${themes.next}><${Icon} name="colours" />Colours: ${themes.chosen.value ?? "system"}</button>
         <button type="button" onClick=${lazy.help}><${Icon} name="help" />Keyboard shortcuts</button>
         <a href="/settings"><${Icon} name="gear" />Settings</a>
@@ -61,15 +61,6 @@ function Header() {
   ${isPaused && html`<div class="banner" role="status">The queue is paused: running jobs continue, nothing new starts.
     <button type="button" class="small" onClick=${() => void jobActions.pauseQueue(false)}>Resume</button></div>`}
   <${Gone} />`;
-}
-
-/** Pause the queue after a question that names what stops, and what does not. */
-async function pause() {
-  const { counts } = state;
-  const waiting = counts.value.queued ?? 0;
-  const running = (counts.value.running ?? 0) + (counts.value.starting ?? 0);
-  const text = `${waiting ? `${plural(waiting, "queued job")} will not start` : "Nothing new will start"} until you resume the queue. ${running ? `${plural(running, "running job")} ${running === 1 ? "continues" : "continue"}. ` : ""}Other users are not affected.`;
-  if (await dialogs.confirm({ title: "Pause the queue?", text, yes: "Pause queue" })) await jobActions.pauseQueue(true);
 }
 
 /** The status dot, with its text. */

@@ -109,7 +109,7 @@ export function near(values, index) {
   return null;
 }
 
-const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
 /** A number at the upright axis, in the room there is: 0.25, 12K, 1e-4. @param {number | null} value */
 export function tick(value) {

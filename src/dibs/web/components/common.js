@@ -16,6 +16,9 @@ export function Pill({ word }) {
   return html`<span class=${`pill is-${word}`}>${word}</span>`;
 }
 
+/** A text with its words in backticks as code. @param {string} text */
+export const coded = (text) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
+
 /** A link to a job: "#7 name". @param {{id: number, name?: string | null}} props */
 export function JobLink({ id, name }) {
   return html`<a class="job" href=${`/job/${id}`}><span class="number">#${id}</span>${name ? ` ${name}` : ""}</a>`;
@@ -116,12 +119,13 @@ export function Command({ text }) {
   return html`<div class="command"><code>${text}</code><${Copy} text=${text} class="small" /></div>`;
 }
 
-/** Nothing here yet, and what to type so that there is. @param {{title: string, text?: string, commands?: string[], steps?: [string, string][]}} props steps: what each does, and its command */
-export function Empty({ title, text, commands = [], steps = [] }) {
+/** Nothing here yet, and what to type so that there is. @param {{title: string, text?: string, commands?: string[], steps?: [string, string][], link?: [string, string]}} props steps: what each does, and its command; link: its text and its path */
+export function Empty({ title, text, commands = [], steps = [], link }) {
   return html`<div class="empty">
     <p><strong>${title}</strong></p>
     ${text && html`<p>${text}</p>`}
     ${commands.map((one) => html`<${Command} key=${one} text=${one} />`)}
+    ${link && html`<p><a href=${link[1]}>${link[0]}</a></p>`}
     ${steps.length > 0 && html`<ol>${steps.map(([what, one]) => html`<li key=${one}>${what}<${Command} text=${one} /></li>`)}</ol>`}
   </div>`;
 }
@@ -130,7 +134,7 @@ export function Empty({ title, text, commands = [], steps = [] }) {
 export function Problem({ error, retry }) {
   if (!error) return null;
   return html`<div class="problem" role="alert">
-    <span>${errorText(error)}</span>${retry && html`<button type="button" class="small" onClick=${retry}>Try again</button>`}
+    <span>${coded(errorText(error))}</span>${retry && html`<button type="button" class="small" onClick=${retry}>Try again</button>`}
   </div>`;
 }
 

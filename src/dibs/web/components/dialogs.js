@@ -1,5 +1,6 @@
 // Dialogs: the browser's own <dialog>, which keeps the focus inside, closes by Escape and gives the focus back.
 import { html, signal, useEffect, useId, useRef } from "../vendor/ui.js";
+import { coded } from "./common.js";
 
 /** @typedef {import("../vendor/ui.js").ComponentChildren} Children */
 
@@ -56,7 +57,7 @@ export function confirm({ title, text, yes }) {
     };
     open(
       () => html`<${Dialog} title=${title} onClose=${answer(false)}>
-        <p>${text}</p>
+        <p>${coded(text)}</p>
         <footer>
           <button type="button" onClick=${answer(false)}>Back</button>
           <button type="button" class="bad" autofocus onClick=${answer(true)}>${yes}</button>

@@ -2,7 +2,9 @@
 // A cancel cannot be undone, so it is sent when the time for Undo is over, or when the page is left.
 import * as api from "../core/api.js";
 import { compact, plural } from "../core/format.js";
+import * as state from "../core/state.js";
 import { signal } from "../vendor/ui.js";
+import * as dialogs from "./dialogs.js";
 import * as toasts from "./toasts.js";
 
 /** Jobs whose cancel is not sent yet; rows show them struck through. @type {import("../vendor/ui.js").Signal<ReadonlySet<number>>} */
@@ -134,4 +136,13 @@ export async function pauseQueue(isPaused) {
   } catch (error) {
     complain(error);
   }
+}
+
+/** Pause the queue after a question that names what stops, and what does not. */
+export async function askPause() {
+  const { counts } = state;
+  const waiting = counts.value.queued ?? 0;
+  const running = (counts.value.running ?? 0) + (counts.value.starting ?? 0);
+  const text = `${waiting ? `${plural(waiting, "queued job")} will not start` : "Nothing new will start"} until you resume the queue. ${running ? `${plural(running, "running job")} ${running === 1 ? "continues" : "continue"}. ` : ""}Other users are not affected.`;
+  if (await dialogs.confirm({ title: "Pause the queue?", text, yes: "Pause queue" })) await pauseQueue(true);
 }

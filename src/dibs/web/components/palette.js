@@ -33,7 +33,7 @@ function fixed() {
     ...[...offers].flatMap((entries) => entries()),
     { text: "New job", run: () => void lazy.submit() },
     ...ROUTES.filter((one) => one.nav).map((one) => ({ text: `Go to ${one.nav}`, run: () => go(one.path) })),
-    { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void jobActions.pauseQueue(!isPaused) },
+    { text: isPaused ? "Resume the queue" : "Pause the queue", run: () => void (isPaused ? jobActions.pauseQueue(false) : jobActions.askPause()) },
     { text: "Change colours (light, dark, system)", run: themes.next },
     { text: `Change the time for Undo (now ${toasts.undoFor.value} s)`, run: toasts.nextUndoFor },
   ];

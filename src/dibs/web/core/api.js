@@ -87,6 +87,9 @@ export const isAborted = (error) => error instanceof DOMException && error.name 
 /** Tell whether the daemon did not answer at all, which the top of the page says already. @param {unknown} error */
 export const isGone = (error) => error instanceof ApiError && error.status === 0;
 
+/** Tell whether what was asked for does not exist: asking again does not help. @param {unknown} error */
+export const isMissing = (error) => error instanceof ApiError && error.status === 404;
+
 /** One line about whatever went wrong. @param {unknown} error */
 export function errorText(error) {
   if (error instanceof ApiError) return error.hint ? `${error.message} ${error.hint}` : error.message;

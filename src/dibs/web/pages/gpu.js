@@ -18,7 +18,7 @@ const JOBS_SHOWN = 20;
 export default function Page({ id }) {
   const gpu = state.gpus.value?.gpus.find((one) => String(one.index) === id || one.id === id);
   if (!state.gpus.value) return null;
-  if (!gpu) return html`<${Empty} title=${`There is no GPU ${id} on this machine.`} text="List the GPUs of this machine:" commands=${["dibs gpus"]} />`;
+  if (!gpu) return html`<${Empty} title=${`There is no GPU ${id} on this machine`} link=${["All GPUs", "/gpus"]} />`;
   return html`<${Whole} gpu=${gpu} />`;
 }
 
@@ -44,7 +44,7 @@ function Whole({ gpu }) {
       <${Tile} what="Memory" value=${sizeOf(gpu.memory_used, gpu.memory_total)} more=${gpu.memory_used === null || !gpu.memory_total ? "" : `${Math.round((100 * gpu.memory_used) / gpu.memory_total)} % full`} />
       <${Tile} what="Temperature" value=${gpu.temperature === null ? "–" : `${gpu.temperature} °C`} more=${gpu.temperature === null ? "not reported" : ""} />
       <${Tile} what="Power" value=${gpu.power === null ? "–" : `${Math.round(gpu.power)} W`} more=${gpu.power === null ? "not reported" : gpu.power_limit ? `of ${Math.round(gpu.power_limit)} W` : ""} />
-      <${Tile} what="Waiting" value=${gpu.waiters} more=${gpu.waiters ? html`<a href="/people">in the machine-wide line</a>` : "nobody waits for it"} />
+      <${Tile} what="Waiting" value=${gpu.waiters} more=${gpu.waiters ? html`<a href="/people">in the line</a>` : "nobody waits for it"} />
     </ul>
     <div class="now">
       <${Section} title="Now"><div class="panel"><${HolderList} gpu=${gpu} names=${names} />${gpu.reservation && html`<p class="quiet">${reservedText(gpu.reservation, state.hello.value?.user)}</p>`}</div><//>

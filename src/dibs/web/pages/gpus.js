@@ -36,11 +36,11 @@ export default function Page() {
     ${known.problem && html`<div class="problem" role="alert">${known.problem}</div>`}
     ${known.restriction && html`<p class="quiet">${known.restriction}</p>`}
     ${!gpus.length && html`<${Empty} title="No GPU was found on this machine" text="See what the driver reports, and what helps:" commands=${["dibs doctor", "dibs gpus"]} />`}
-    ${gpus.length > 0 && html`<${Section} title="The last 24 hours" aside=${html`<div class="legend" aria-hidden="true"><span><i class="is-running"></i>use</span><span><i class="is-memory"></i>memory</span><span><i class="is-done"></i>done</span><span><i class="is-failed"></i>failed</span></div>`}>
+    ${gpus.length > 0 && html`<${Section} title="The last 24 hours" aside=${html`<div class="legend" aria-hidden="true"><span><i class="is-running"></i>use</span><span><i class="is-memory"></i>memory</span><span><i class="is-done"></i>done</span><span><i class="is-failed"></i>failed</span><span><i class="is-running"></i>running</span></div>`}>
       <${HeatStrips} gpus=${gpus} days=${days} timeline=${timeline} view=${{ from: to - DAY_MS, to }} />
     <//>`}
     <${Section} title="GPUs">
-      <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${columnsOf(names)} />
+      <${Table} label="GPUs" rows=${gpus} keyOf=${(/** @type {Gpu} */ gpu) => gpu.id} columns=${columnsOf(names, gpus)} />
     <//>
     ${gpus.length > 0 && html`<${ReservationList} />`}
     <${Clusters} />
@@ -55,19 +55,25 @@ export default function Page() {
     ${known.waiters.length > 0 && html`<p><a href="/people">${plural(known.waiters.length, "ticket")} of all users in the machine-wide line</a></p>`}`;
 }
 
-/** @param {ReadonlyMap<number, string>} names of running jobs @returns {{title: string, class?: string, phone?: string, cell: (gpu: Gpu) => unknown}[]} */
-const columnsOf = (names) => [
+/** Its state says already that it is free. @param {Gpu} gpu */
+const isUnheld = (gpu) => gpu.state === "free" && !gpu.holders.length && gpuFacts.statusText(gpu, 0).startsWith("free");
+
+/** @param {Gpu} gpu */
+const idleText = (gpu) => gpuFacts.statusText(gpu, state.now.value).replace(/^free(, )?/, "");
+
+/** Without what no GPU of this machine reports. @param {ReadonlyMap<number, string>} names of running jobs @param {readonly Gpu[]} gpus @returns {{title: string, class?: string, phone?: string, cell: (gpu: Gpu) => unknown}[]} */
+const columnsOf = (names, gpus) => [
   { title: "GPU", cell: (gpu) => html`<strong><a href=${`/gpu/${gpu.index}`}>GPU ${gpu.index}</a></strong> <span class="quiet">${gpu.name}</span>` },
   { title: "State", phone: "side", cell: (gpu) => html`<${Pill} word=${gpu.state} />` },
-  { title: "Who", phone: "text", cell: (gpu) => html`<${HolderList} gpu=${gpu} names=${names} />`, class: "wide" },
+  { title: "Who", phone: "text", cell: (gpu) => (isUnheld(gpu) ? html`<span class="quiet">${idleText(gpu)}</span>` : html`<${HolderList} gpu=${gpu} names=${names} />`), class: "wide" },
   { title: "Use", class: "number", cell: (gpu) => (gpu.utilization === null ? "" : `${gpu.utilization} %`) },
   {
     title: "Memory",
     class: "number",
     cell: (gpu) => html`${sizeOf(gpu.memory_used, gpu.memory_total)}<${Meter} part=${gpu.memory_used === null || !gpu.memory_total ? null : gpu.memory_used / gpu.memory_total} label=${`memory ${sizeOf(gpu.memory_used, gpu.memory_total)}`} />`,
   },
-  { title: "Temperature", phone: "nothing", class: "number", cell: (gpu) => (gpu.temperature === null ? "" : `${gpu.temperature} °C`) },
-  { title: "Power", phone: "nothing", class: "number", cell: (gpu) => (gpu.power === null ? "" : `${Math.round(gpu.power)} W`) },
-  { title: "Waiting", phone: "nothing", class: "number", cell: (gpu) => gpu.waiters || "" },
+  ...(gpus.every((gpu) => gpu.temperature === null) ? [] : [{ title: "Temperature", phone: "nothing", class: "number", cell: (/** @type {Gpu} */ gpu) => (gpu.temperature === null ? "" : `${gpu.temperature} °C`) }]),
+  ...(gpus.every((gpu) => gpu.power === null) ? [] : [{ title: "Power", phone: "nothing", class: "number", cell: (/** @type {Gpu} */ gpu) => (gpu.power === null ? "" : `${Math.round(gpu.power)} W`) }]),
+  ...(gpus.every((gpu) => !gpu.waiters) ? [] : [{ title: "Waiting", phone: "nothing", class: "number", cell: (/** @type {Gpu} */ gpu) => gpu.waiters || "" }]),
   { title: "Actions", class: "actions", cell: (gpu) => html`<${DrainButton} gpu=${gpu} />` },
 ];

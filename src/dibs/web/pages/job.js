@@ -1,5 +1,5 @@
 // One job: its state, its actions, and tabs for its output and everything else.
-import { Pill, Problem, Time } from "../components/common.js";
+import { coded, Empty, Pill, Problem, Time } from "../components/common.js";
 import * as api from "../core/api.js";
 import { gpuNames, lastLine, starts, took } from "../core/format.js";
 import { useKeys } from "../core/keys.js";
@@ -36,6 +36,7 @@ export default function Job({ id }) {
   // Another attempt or stream is another log, loaded from scratch.
   const part = [tab, router.query.value.get("attempt") ?? job?.attempt, router.query.value.get("stream")].join(" ");
   useKeys(TABS.map((one) => ({ keys: one.key, does: one.text, group: "Job", run: () => router.go(addressOf(id, one.name)) })), [id]);
+  if (!job && api.isMissing(error)) return html`<${Empty} title=${missing(error)} link=${["All jobs", "/jobs"]} />`;
   if (!job) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<p class="quiet" aria-busy="true">Loading job ${id}</p>`;
   return html`<${Head} job=${job} />
     <nav class="tabs" aria-label="Parts of the job">
@@ -43,6 +44,9 @@ export default function Job({ id }) {
     </nav>
     <${Shown} key=${part} job=${job} />`;
 }
+
+/** That there is no such job, and which is the newest, as a title. @param {unknown} error */
+const missing = (error) => api.errorText(error).replace(/^./, (letter) => letter.toUpperCase()).replace(/\.$/, "");
 
 /** @param {string} id @param {string} tab */
 const addressOf = (id, tab) => `/job/${id}${tab === "log" ? "" : `?tab=${tab}`}`;
@@ -68,7 +72,7 @@ function Head({ job }) {
       ${job.attempt > 1 && html`<span><span class="quiet">attempt</span> ${job.attempt}</span>`}
       ${metrics.map(([name, value]) => html`<span key=${name}><span class="quiet">${name}</span> <span class="number">${value === null ? "nan" : Number(value.toPrecision(4))}</span></span>`)}
     </div>
-    ${job.reason && html`<p class="job-facts">${job.reason}${job.hint && `. ${job.hint}`}</p>`}
+    ${job.reason && html`<p class="job-facts"><span>${job.reason}${job.hint && html`. ${coded(job.hint)}`}</span></p>`}
     ${job.marks.map((mark) => html`<p key=${mark} class="job-facts warn-text">${mark}</p>`)}
     <code class="job-command" tabindex="0" aria-label="Command">${job.command}</code>`;
 }
@@ -89,7 +93,7 @@ function LastLine({ job }) {
       .catch((error) => api.isAborted(error) || setLine(api.errorText(error)));
     return () => leaving.abort();
   }, [job.id, job.attempt]);
-  return line ? html`<div class="job-cause mono" role="note" aria-label="Last line">${line}</div>` : null;
+  return line ? html`<div class=${`job-cause mono${job.state === "failed" ? "" : " is-plain"}`} role="note" aria-label="Last line">${line}</div>` : null;
 }
 
 /** The log, and on a wide screen the metrics beside it. @param {{job: Whole}} props */

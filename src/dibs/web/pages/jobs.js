@@ -86,7 +86,8 @@ export default function Jobs() {
   useKeys(
     [
       { keys: "f", does: "Filter", group: "Jobs", run: focus("#filter") },
-      { keys: "ArrowDown", does: "Go to the list; then Space selects, Shift extends, Ctrl A takes all, Enter opens", group: "Jobs", run: focus(".grid") },
+      { keys: "Ctrl+a", does: "Select all that match", group: "Jobs", run: () => setPicked(selection.ALL) },
+      { keys: "ArrowDown", does: "Go to the list; then Space selects, Shift extends, Enter opens", group: "Jobs", run: focus(".grid") },
       { keys: "l", does: "Open the log", group: "Jobs", run: () => ids?.length && ids.at(row) > 0 && router.go(`/job/${ids.at(row)}?tab=log`) },
       ...bulk.VERBS.map((one) => ({ keys: one.key, does: `${one.text} the selected jobs, or this one`, group: "Jobs", run: () => void bulk.act(one.verb, meant()) })),
       { keys: "p", does: "Set the priority", group: "Jobs", run: () => meant().length && bulk.askPriority(meant()) },
@@ -95,10 +96,13 @@ export default function Jobs() {
     [ids, picked, row, listing.added],
   );
   const isEmpty = ids?.length === 0 && listing.isWhole;
+  const isFiltered = filters.chips(filter).length > 0;
+  // Without any job there is nothing to filter, to group or to export.
+  const isBare = isEmpty && !isFiltered && !listing.added;
   const hasPicks = base && selection.count(picked, base.length) > 0;
   return html`<div class="jobs">
-    <${FilterBox} filter=${filter} rows=${listing.rows} groups=${found?.bundles ?? []} />
-    <div class="bar">
+    ${!isBare && html`<${FilterBox} filter=${filter} rows=${listing.rows} groups=${found?.bundles ?? []} />`}
+    ${!isBare && html`<div class="bar">
       ${hasPicks
         ? html`<${bulk.Bar} ids=${base} picked=${picked} clear=${() => setPicked(selection.NONE)} />`
         : html`<span class="total" role="status">${base && (listing.isWhole ? plural(base.length, "job") : "…")}${listing.isCut ? ", the first million" : ""}</span>`}
@@ -112,11 +116,11 @@ export default function Jobs() {
           <button type="button" onClick=${() => exports.download(params, "json")}>JSON</button>
         </${Menu}>
       </span>
-    </div>
+    </div>`}
     <${Problem} error=${ids && api.isGone(listing.error) ? null : listing.error} retry=${listing.reload} />
-    ${isEmpty && html`<${Nothing} isFiltered=${filters.chips(filter).length > 0} />`}
+    ${isEmpty && html`<${Nothing} isFiltered=${isFiltered} />`}
     ${ids && ids.length > 0 && html`<${Table} ids=${ids} rows=${listing.rows} version=${listing.version} sort=${sort} picked=${picked} setPicked=${setPicked} cursor=${row} setCursor=${setCursor} groups=${groups} opened=${opened} open=${open} />`}
-    <p class="hint quiet"><kbd>Space</kbd> selects, <kbd>Shift</kbd> extends, <kbd>Ctrl A</kbd> takes all that match, <kbd>Enter</kbd> opens, <kbd>l</kbd> shows the log.</p>
+    ${ids && ids.length > 0 && html`<p class="hint quiet"><kbd>Space</kbd> selects, <kbd>Shift</kbd> extends, <kbd>Ctrl A</kbd> takes all that match, <kbd>Enter</kbd> opens, <kbd>l</kbd> shows the log.</p>`}
   </div>`;
 }
 

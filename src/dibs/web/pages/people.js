@@ -42,7 +42,7 @@ export default function Page() {
         { title: "Without a lease", cell: (/** @type {User} */ one) => (one.foreign.length ? html`<span class="warn-text">${gpuNames(one.foreign)}</span>` : "") },
       ]} />`}
     <//>
-    <${Section} title="GPUs in use" aside=${`${plural(held.length - foreign, "lease")}${foreign ? `, ${foreign} used without one` : ""}`}>
+    ${all.length > 0 && html`<${Section} title="GPUs in use" aside=${`${plural(held.length - foreign, "lease")}${foreign ? `, ${foreign} used without one` : ""}`}>
       ${!held.length && html`<p class="quiet">Nobody holds a GPU.</p>`}
       ${held.length > 0 && html`<${Table} label="GPUs in use" rows=${held} keyOf=${(/** @type {Lease} */ one) => `${one.gpu.id} ${one.holder?.pid}`} columns=${[
         { title: "GPU", class: "tight", cell: (/** @type {Lease} */ one) => html`<a href=${`/gpu/${one.gpu.index}`}>GPU ${one.gpu.index}</a>` },
@@ -57,8 +57,8 @@ export default function Page() {
         } },
         { title: "Memory", class: "number", cell: (/** @type {Lease} */ one) => (one.holder?.vram ? size(one.holder.vram) : one.holder ? "all of it" : size(one.gpu.foreign_memory)) },
       ]} />`}
-    <//>
-    <${Section} title="Waiting" aside="the machine-wide line; a free GPU goes to the user with the least GPU time for their share">
+    <//>`}
+    ${all.length > 0 && html`<${Section} title="Waiting" aside="the machine-wide line; a free GPU goes to the user with the least GPU time for their share">
       ${!known.waiters.length && html`<p class="quiet">Nobody waits for a GPU.</p>`}
       ${known.waiters.length > 0 && html`<${Table} label="Waiting on this machine" rows=${known.waiters} keyOf=${(/** @type {Waiter} */ one) => `${one.pid} ${one.since}`} columns=${[
         { title: "User", cell: (/** @type {Waiter} */ one) => html`<span class="quiet number">${known.waiters.indexOf(one) + 1}.</span> ${one.user}` },
@@ -69,7 +69,7 @@ export default function Page() {
         { title: "Waiting for", class: "number", cell: (/** @type {Waiter} */ one) => took(one.since, null, now) },
         { title: "Pid", class: "number", phone: "nothing", cell: (/** @type {Waiter} */ one) => one.pid },
       ]} />`}
-    <//>
+    <//>`}
     <${ReservationList} />`;
 }
 

@@ -1,5 +1,5 @@
 // The settings of this dibs, and the findings of the doctor.
-import { Choice, Pill, Problem, Section, Table } from "../components/common.js";
+import { Choice, coded, Pill, Problem, Section, Table } from "../components/common.js";
 import * as dialogs from "../components/dialogs.js";
 import * as notifications from "../components/notifications.js";
 import * as toasts from "../components/toasts.js";
@@ -80,9 +80,6 @@ function Settings() {
       ]} />
   <//>`;
 }
-
-/** A text with its words in backticks as code. @param {string} text */
-const coded = (text) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 
 /** @param {unknown} value */
 function said(value) {

@@ -1,5 +1,6 @@
 // One sweep: its progress, the curves of all runs, its parameters, its best run.
 import { Choice, Empty, Problem, Section } from "../components/common.js";
+import * as api from "../core/api.js";
 import { count, plural } from "../core/format.js";
 import { useKeys } from "../core/keys.js";
 import * as router from "../core/router.js";
@@ -40,7 +41,7 @@ export default function Page({ id }) {
   const [isLarge, setLarge] = useState(false);
   /** @type {import("../core/use-answer.js").Answer<Results>} */
   const { data, error, reload } = useAnswer(found === undefined ? null : `/v1/sweeps/${found}/results`, isLarge ? { everyMs: 10_000 } : { isLive: true });
-  if (named && found === undefined) return html`<${Empty} title=${`There is no sweep ${id}`} text="All sweeps are listed here:" commands=${["dibs status"]} />`;
+  if ((named && found === undefined) || (!data && api.isMissing(error ?? unknown))) return html`<${Empty} title=${`There is no sweep ${id}`} link=${["All sweeps", "/sweeps"]} />`;
   if (!data) return html`<${Problem} error=${error ?? unknown} retry=${reload} />`;
   if (data.runs.length > MANY !== isLarge) setLarge(!isLarge);
   if (!data.runs.length) return html`<${Empty} title=${`Sweep ${data.sweep.name} has no runs`} text="To add runs, submit the sweep again under this name:" commands=${[`dibs sweep --name ${data.sweep.name} -p lr=1e-3,1e-4 -- python train.py --lr {lr}`]} />`;

@@ -47,8 +47,8 @@ export default function Page() {
     <${Choice} label="Days" value=${range} choose=${(/** @type {string} */ one) => router.setQuery({ days: one === "7" ? null : one })}
       options=${RANGES.map((one) => ({ value: one, text: `${one} days` }))} />
     <${Choice} label="Summed by" value=${by} choose=${(/** @type {string} */ one) => router.setQuery({ by: one === "project" ? null : one })}
-      options=${usageSums.BYS.map((one) => ({ value: one, text: `by ${one}` }))} />
-    <button type="button" class="small right" disabled=${!rows.length} onClick=${save}><${Icon} name="download" />CSV</button>`;
+      options=${usageSums.BYS.map((one) => ({ value: one, text: one[0].toUpperCase() + one.slice(1) }))} />
+    ${rows.length > 0 && html`<button type="button" class="small right" onClick=${save}><${Icon} name="download" />CSV</button>`}`;
   return html`<${Whole} data=${data} by=${by} bar=${bar} /><${Others} />`;
 }
 

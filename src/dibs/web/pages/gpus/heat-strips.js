@@ -30,13 +30,12 @@ export function HeatStrips({ gpus, days, timeline, view }) {
       ctx.textBaseline = "middle";
       const place = lanes.scale(view, width);
       const bottom = height - BELOW;
-      const { step, found } = lanes.ticks(view, width);
-      for (const tick of found) {
+      for (const tick of lanes.ticks(view, width).found) {
         ctx.fillStyle = colour("faint");
         ctx.fillRect(Math.round(place(tick)), 0, 1, bottom);
-        ctx.fillStyle = colour("quiet");
-        ctx.fillText(lanes.tickText(tick, step), Math.min(place(tick) + 2, width - 34), bottom + BELOW / 2);
       }
+      ctx.fillStyle = colour("quiet");
+      for (const { text, x } of lanes.tickLabels(view, width, (word) => ctx.measureText(word).width)) ctx.fillText(text, x, bottom + BELOW / 2);
       const many = Math.max(1, Math.floor((width - LEFT) / strips.COLUMN));
       gpus.forEach((gpu, i) => {
         const top = i * LANE;

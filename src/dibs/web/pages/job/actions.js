@@ -51,14 +51,14 @@ export function Actions({ job }) {
     [job, isLeaving],
   );
   return html`<div class="job-actions" role="toolbar" aria-label="Job">
-    ${may.cancel && html`<button type="button" class="bad" disabled=${isLeaving} onClick=${cancel}>${isLeaving ? "Cancelling…" : "Cancel"}</button>`}
+    ${may.cancel && html`<button type="button" class="bad" disabled=${isLeaving} onClick=${cancel}><${Icon} name="close" />${isLeaving ? "Cancelling…" : "Cancel"}</button>`}
     ${may.retry && html`<button type="button" onClick=${retry}><${Icon} name="retry" />Retry</button>`}
     <button type="button" onClick=${change}>${may.retry ? html`<${Icon} name="edit" />Retry with changes` : html`<${Icon} name="copy" />Duplicate`}</button>
-    ${may.hold && html`<button type="button" onClick=${hold}>Hold</button>`}
-    ${may.unhold && html`<button type="button" onClick=${hold}>Unhold</button>`}
-    ${may.pause && html`<button type="button" onClick=${pause}>Pause</button>`}
-    ${may.resume && html`<button type="button" onClick=${pause}>Resume</button>`}
-    ${may.priority && html`<button type="button" onClick=${priority}>Priority…</button>`}
+    ${may.hold && html`<button type="button" onClick=${hold}><${Icon} name="pause" />Hold</button>`}
+    ${may.unhold && html`<button type="button" onClick=${hold}><${Icon} name="play" />Unhold</button>`}
+    ${may.pause && html`<button type="button" onClick=${pause}><${Icon} name="pause" />Pause</button>`}
+    ${may.resume && html`<button type="button" onClick=${pause}><${Icon} name="play" />Resume</button>`}
+    ${may.priority && html`<button type="button" onClick=${priority}><${Icon} name="up" />Priority…</button>`}
     <${Menu} label="More actions" icon="more">
       <${Copy} text=${job.command} label="Copy command" />
       ${job.cli && html`<${Copy} text=${job.cli} label="Copy as CLI" />`}

@@ -38,7 +38,6 @@ export function Details({ job }) {
     ["Sweep", job.sweep !== null && html`<a href=${`/sweep/${encodeURIComponent(job.sweep)}`}>${job.sweep}</a>, run ${job.index}`],
     ["Parameters", params.length > 0 && html`<pre>${params.map(([name, value]) => `${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n")}</pre>`],
     ["Project", job.project],
-    ["Group", job.group],
     ["Engine", job.engine !== "local" && [job.engine, job.engine_ref, job.node].filter(Boolean).join(", ")],
     ["Evictable", job.evictable && (job.evictable === true ? "yes" : job.evictable)],
     ["Evicted", job.evictions > 0 && `${job.evictions} times`],
@@ -71,11 +70,11 @@ export function Attempts({ job }) {
   return html`<${Table} label="Attempts" keyOf=${(/** @type {typeof now} */ row) => row.attempt} rows=${rows.toReversed()} columns=${[
     { title: "Attempt", class: "number", cell: (/** @type {typeof now} */ row) => row.attempt },
     { title: "State", phone: "side", cell: (/** @type {typeof now} */ row) => html`<${Pill} word=${row.word} />` },
-    { title: "GPUs", cell: (/** @type {typeof now} */ row) => gpuNames(row.gpu_indices) },
+    { title: "GPUs", phone: "plain", cell: (/** @type {typeof now} */ row) => gpuNames(row.gpu_indices) },
     { title: "Started", cell: (/** @type {typeof now} */ row) => html`<${Time} at=${row.started_at} isClock />` },
     { title: "Took", cell: (/** @type {typeof now} */ row) => took(row.started_at, row.finished_at, state.now.value) },
-    { title: "How it ended", cell: (/** @type {typeof now} */ row) => row.why },
-    { title: "Log", cell: (/** @type {typeof now} */ row) => html`<a href=${`/job/${job.id}?attempt=${row.attempt}`}>log</a>` },
+    { title: "How it ended", phone: "plain", cell: (/** @type {typeof now} */ row) => row.why },
+    { title: "Log", phone: "plain", cell: (/** @type {typeof now} */ row) => html`<a href=${`/job/${job.id}?attempt=${row.attempt}`}>log</a>` },
   ]} />`;
 }
 

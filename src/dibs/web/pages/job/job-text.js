@@ -44,8 +44,9 @@ const GIB = 1024 ** 3;
 export function samples(history, from, to) {
   const at = (/** @type {Sample} */ sample) => Date.parse(sample[0]);
   const begin = history.recent.length ? at(history.recent[0]) : Infinity;
-  const all = [...history.minutes.filter((one) => at(one) < begin - 60_000), ...history.recent];
-  const inside = all.filter((one) => at(one) >= from - 60_000 && at(one) <= to);
+  // The minute in which it ended is in part of the time after it.
+  const minutes = history.minutes.filter((one) => at(one) < begin - 60_000 && at(one) <= to - 60_000);
+  const inside = [...minutes, ...history.recent].filter((one) => at(one) >= from - 60_000 && at(one) <= to);
   return {
     xs: inside.map((one) => at(one) / 1000),
     memory: inside.map((one) => (one[1] === null ? null : one[1] / GIB)),

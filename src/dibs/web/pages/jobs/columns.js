@@ -20,21 +20,21 @@ import { html, signal } from "../../vendor/ui.js";
 /** @type {Column[]} */
 export const COLUMNS = [
   { name: "number", title: "Id", width: "64px", sort: "id", class: "number", cell: (job) => html`<a class="job" href=${`/job/${job.id}`} tabindex="-1">${job.id}</a>` },
-  { name: "id", title: "Job", width: "minmax(172px, 3fr)", sort: "id", isUsual: true, class: "name", cell: (job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
+  { name: "id", title: "Job", width: "minmax(172px, 2fr)", sort: "id", isUsual: true, class: "name", cell: (job) => html`<${JobLink} id=${job.id} name=${job.name} />` },
   { name: "state", title: "State", width: "96px", isUsual: true, class: "state", cell: (job) => html`<${Pill} word=${job.state} />` },
-  { name: "gpus", title: "GPUs", width: "104px", isUsual: true, class: "gpus", cell: (job) => gpuNames(job.gpu_indices) || (job.gpus || "none") },
+  { name: "gpus", title: "GPUs", width: "116px", isUsual: true, class: "gpus", cell: (job) => gpuNames(job.gpu_indices) || (job.gpus || "none") },
   { name: "submitted", title: "Submitted", width: "106px", sort: "submitted", isUsual: true, class: "when", cell: (job) => html`<${Time} at=${job.submitted_at} />` },
   { name: "started", title: "Started", width: "106px", sort: "started", cell: (job) => html`<${Time} at=${job.started_at} />` },
   { name: "finished", title: "Finished", width: "106px", sort: "finished", cell: (job) => html`<${Time} at=${job.finished_at} />` },
   { name: "took", title: "Took", width: "78px", sort: "duration", isUsual: true, class: "took", cell: (job) => took(job.started_at, job.finished_at, state.now.value) },
-  { name: "why", title: "Why", width: "minmax(110px, 4fr)", isUsual: true, class: "quiet why", cell: (job) => html`<span title=${why(job)}>${why(job)}</span>` },
+  { name: "why", title: "Why", width: "minmax(110px, 5fr)", isUsual: true, class: "quiet why", cell: (job) => html`<span title=${why(job)}>${why(job)}</span>` },
   { name: "priority", title: "Priority", width: "70px", sort: "priority", class: "number", cell: (job) => job.priority },
   { name: "project", title: "Project", width: "minmax(70px, 1fr)", cell: (job) => job.project },
   { name: "tags", title: "Tags", width: "minmax(70px, 1fr)", cell: (job) => job.tags.join(", ") },
   { name: "sweep", title: "Sweep", width: "minmax(80px, 1fr)", cell: (job) => (job.sweep === null ? "" : html`<a href=${`/sweep/${encodeURIComponent(job.sweep)}`} tabindex="-1">${job.sweep}</a>`) },
   { name: "attempt", title: "Attempt", width: "70px", class: "number", cell: (job) => job.attempt },
   { name: "numbers", title: "Metrics", width: "minmax(120px, 2fr)", class: "number", cell: (job) => numbers(job) },
-  { name: "command", title: "Command", width: "minmax(120px, 5fr)", isUsual: true, class: "mono command-cell", cell: (job) => job.command },
+  { name: "command", title: "Command", width: "minmax(120px, 4fr)", isUsual: true, class: "mono command-cell", cell: (job) => job.command },
 ];
 
 /** @param {Job} job */

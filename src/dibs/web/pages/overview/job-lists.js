@@ -78,7 +78,7 @@ export function Waiting({ line, total, reload }) {
 function Starts({ row, now }) {
   const found = expected(row.expected_start, now);
   if (!found) return html`<span class="quiet" title=${row.unknown ? `${row.unknown.why} ${row.unknown.hint ?? ""}` : ""}>unknown</span>`;
-  return html`<span class="number">${found.about}</span>${found.range && html` <span class="quiet number">(${found.range})</span>`}`;
+  return html`<span class="number">${found.about}</span>${found.range && html` <span class="quiet number range">(${found.range})</span>`}`;
 }
 
 /** @param {{row: InLine, index: number, last: number, move: (from: number, to: number) => void}} props */

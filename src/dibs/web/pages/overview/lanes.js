@@ -178,6 +178,23 @@ export function ticks(view, width) {
   return { step, found };
 }
 
+/**
+ * The words below the ticks and where they begin: within the picture, and none that would touch the one before.
+ * @param {View} view @param {number} width @param {(text: string) => number} measure its pixels
+ */
+export function tickLabels(view, width, measure) {
+  const place = scale(view, width);
+  const { step, found } = ticks(view, width);
+  let free = 0;
+  return found.flatMap((at) => {
+    const text = tickText(at, step);
+    const x = Math.min(place(at) + 2, width - measure(text) - 4);
+    if (x < free) return [];
+    free = x + measure(text) + 8;
+    return [{ text, x }];
+  });
+}
+
 /** A tick in words: the hour, or the day. @param {number} at @param {number} step */
 export function tickText(at, step) {
   const date = new Date(at);

@@ -54,11 +54,14 @@ export function Timeline() {
     <${Legend} isDense=${view.to - view.from >= lanes.DENSE} hasReserved=${Boolean(shown?.reservations.length)} />
     <button type="button" class="small right" aria-expanded=${isTable} onClick=${() => setTable(!isTable)}><${Icon} name="table" />As a table</button>`;
   return html`<${Section} title="Timeline" aside=${aside}>
-    ${!shown && html`<${Problem} error=${error} retry=${reload} />`}
+    ${!shown && (error ? html`<${Problem} error=${error} retry=${reload} />` : html`<div class="lanes panel quiet" style=${{ height: `${heightOf(state.gpus.value?.gpus.length ?? 0) + 10}px` }}>Loading…</div>`)}
     ${shown && html`<${Lanes} timeline=${shown} view=${view} setView=${setOwn} />
       <div class=${isTable ? "" : "hidden"}><${Told} timeline=${shown} view=${view} /></div>`}
   </${Section}>`;
 }
+
+/** Pixels, also while it is loaded: nothing below it moves then. @param {number} many lanes */
+const heightOf = (many) => many * lanes.LANE + lanes.TOP + lanes.BELOW;
 
 /** What the colours mean. @param {{isDense: boolean, hasReserved: boolean}} props */
 function Legend({ isDense, hasReserved }) {
@@ -75,7 +78,7 @@ function Lanes({ timeline, view, setView }) {
   const now = state.now.value;
   const all = useMemo(() => lanes.collapsed(lanes.pieces(timeline, now)), [timeline, now]);
   const kept = useMemo(() => lanes.blocks(timeline), [timeline]);
-  const height = timeline.lanes.length * lanes.LANE + lanes.TOP + lanes.BELOW;
+  const height = heightOf(timeline.lanes.length);
   const latest = useRef({ view, width });
   latest.current = { view, width };
 
@@ -208,14 +211,12 @@ function draw(canvas, timeline, all, kept, view, width, height, now, lit) {
   g.textBaseline = "middle";
   const at = lanes.scale(view, width);
   const bottom = height - lanes.BELOW;
-  const { step, found } = lanes.ticks(view, width);
-  for (const tick of found) {
+  for (const tick of lanes.ticks(view, width).found) {
     g.fillStyle = colour("line");
     g.fillRect(Math.round(at(tick)), 0, 1, bottom);
-    g.fillStyle = colour("quiet");
-    const text = lanes.tickText(tick, step);
-    g.fillText(text, Math.min(at(tick) + 2, width - g.measureText(text).width), bottom + lanes.BELOW / 2);
   }
+  g.fillStyle = colour("quiet");
+  for (const { text, x } of lanes.tickLabels(view, width, (text) => g.measureText(text).width)) g.fillText(text, x, bottom + lanes.BELOW / 2);
   for (const block of kept) drawBlock(g, block, at, width, colour);
   if (view.to - view.from >= lanes.DENSE) drawDensity(g, all, view, width, timeline.lanes.length, colour);
   else for (const piece of all) drawPiece(g, piece, at, width, lit, colour);

@@ -50,7 +50,7 @@ export function Curves({ id, runs, measure, lines, chosen, pointed, best, isLive
   const aside = html`<${SeriesOptions} />
     ${canGroup && html`<button type="button" class="small" aria-pressed=${isMean} onClick=${() => router.setQuery({ bands: isMean ? null : "1" })}>Mean ± sd over seeds</button>`}`;
   return html`<${Section} title=${`${measure.metric} of every run`} aside=${aside} class="curves">
-    ${!data && html`<${Problem} error=${error} />`}
+    ${!data && (error ? html`<${Problem} error=${error} />` : html`<div class="panel plot is-empty quiet">Loading…</div>`)}
     ${data && !curves.length && html`<p class="panel quiet">No run has reported ${measure.metric} over time. In the job: <code>dibs report ${measure.metric}=0.3 step=10</code>, or <code>dibs.report(${measure.metric}=0.3, step=10)</code> in Python.</p>`}
     ${curves.length > 0 && html`<${Picture} curves=${curves} runs=${runs} measure=${measure} lines=${lines} chosen=${chosen} pointed=${pointed} best=${best} point=${point} open=${open} isTime=${isTime} isLog=${isLog} isMean=${isMean} />`}
     ${lines.some((line) => line.isEarly) && curves.length > 0 && html`<p class="quiet">× A run that was stopped early</p>`}

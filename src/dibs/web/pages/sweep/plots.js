@@ -6,7 +6,7 @@ import { number } from "../../core/format.js";
  * @typedef {{left: number, top: number, width: number, height: number}} Box pixels of what is inside the axes
  */
 
-const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
 /** A number at an axis, short: 12K, 0.25, 1e-4. @param {number} value */
 export function tickText(value) {

@@ -155,23 +155,25 @@ export function Viewer({ job }) {
     [log, version, isWrapped, isFollowing],
   );
 
+  // Nothing to find, to wrap or to download.
+  const isEmpty = log !== null && log.count === 0 && !sought.text;
   const fresh = (log?.count ?? 0) - pausedAt;
   const when = useTimes(isTimed, job, which, log);
   const traces = isOnly ? null : tracebackRows(view.first, view.end, (row) => log?.peek(row)?.text);
   const style = isWrapped && isFollowing ? { bottom: "0px", top: "auto", transform: "none", minHeight: `${list.viewport}px` } : { transform: `translateY(${view.top}px)` };
   return html`<div class="log">
     <div class="log-bar">
-      <${Find} sought=${sought} found=${found} step=${step} isOnly=${isOnly} again=${() => setTurn((n) => n + 1)} />
+      ${!isEmpty && html`<${Find} sought=${sought} found=${found} step=${step} isOnly=${isOnly} again=${() => setTurn((n) => n + 1)} />`}
       <${Which} job=${job} which=${which} />
-      <span class="right">
+      ${!isEmpty && html`<span class="right">
         ${log?.traceback != null && html`<button type="button" class="small" onClick=${toTraceback}><${Icon} name="flag" />First traceback</button>`}
         <button type="button" class="small" aria-pressed=${isTimed} title="When lines were written. dibs does not see each line being written, so the times are ranges." onClick=${() => router.setQuery({ times: isTimed ? null : 1 })}>Times</button>
         <button type="button" class="small" aria-pressed=${isWrapped} onClick=${() => router.setQuery({ wrap: isWrapped ? null : 1 })}>Wrap</button>
         <button type="button" class="small" onClick=${download}><${Icon} name="download" />Download${log ? ` (${size(log.size)})` : ""}</button>
-      </span>
+      </span>`}
     </div>
     <${Problem} error=${wrong ?? (log && api.isGone(error) ? null : error)} />
-    <div class=${`log-box${isWrapped ? " is-wrapped" : ""}`} ref=${box} role="region" aria-label="Log" tabindex="0" onScroll=${onScroll} data-lines=${rows}>
+    <div class=${`log-box${isWrapped ? " is-wrapped" : ""}${isEmpty ? " is-empty" : ""}`} ref=${box} role="region" aria-label="Log" tabindex="0" onScroll=${onScroll} data-lines=${rows}>
       <div class="log-body" style=${{ height: `${rowWindow.height(extended)}px` }}>
         <div class="log-lines" style=${style}>
           ${Array.from({ length: view.end - view.first }, (_, i) => {
@@ -188,7 +190,7 @@ export function Viewer({ job }) {
       ${log && rows === 0 && html`<p class="log-empty quiet">${isOnly ? "No line matches." : isOver ? "This attempt has no output." : "No output yet."}</p>`}
     </div>
     <div class="log-foot quiet">
-      <span role="status">${log ? `${plural(log.count, "line")}${log.base === null ? " of the end; counting the rest" : ""}` : "loading"}</span>
+      <span role="status">${isEmpty ? "" : log ? `${plural(log.count, "line")}${log.base === null ? " of the end; counting the rest" : ""}` : "loading"}</span>
       ${!isOnly && !isFollowing && html`<button type="button" class="follow" onClick=${() => setFollowing(true)}>↓ ${isOver ? "end" : "follow"}${fresh > 0 && pausedAt ? ` (${count(fresh)} new)` : ""}</button>`}
       ${isFollowing && !isOver && html`<span>following</span>`}
     </div>
