@@ -193,6 +193,21 @@ def test_stderr_may_have_a_separate_file(bench: Bench) -> None:
     assert (bench.tmp / "log").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_separate_file_for_stderr_is_the_users_also_beside_our_own_log(bench: Bench) -> None:
+    (bench.tmp / "errors").symlink_to(bench.tmp / "target")
+    bench.run("echo out; echo err >&2", stderr=b"errors", umask=0o022)
+    assert (bench.read("log"), bench.read("target")) == ("out\n", "err\n")
+    modes = [(bench.tmp / name).stat().st_mode & 0o777 for name in ("log", "target")]
+    assert modes == [0o600, 0o644]
+
+
+def test_a_folder_as_the_file_for_stderr_fails_the_job(bench: Bench) -> None:
+    """It is not the machine's trouble: the next try would end alike."""
+    (bench.tmp / "errors").mkdir()
+    final = bench.run("echo out", stderr=b"errors")
+    assert (final.kind, final.code) == ("failed", 126)
+
+
 def test_output_is_appended(bench: Bench) -> None:
     (bench.tmp / "log").write_text("before\n")
     bench.run("echo after")

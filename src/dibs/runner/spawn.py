@@ -51,7 +51,8 @@ def spawn(spec: records.Spec, spare: spares.Spare | None, inherited: list[int]) 
         if spare is None:
             opened.append(_open_output(spec.output, spec.output_mode))
         if spec.stderr is not None:
-            opened.append(_open_output(spec.stderr, spec.output_mode))
+            # A file of the user, even if the other output is our log. The umask is already set.
+            opened.append(_open_output(spec.stderr, 0o666))
         outputs = [*([spare.log] if spare is not None else []), *opened]
         crash_point("runner:opened")
         first = max(processes.FIRST_FD, *(fd + 1 for fd in inherited), 0)
