@@ -116,6 +116,8 @@ def test_the_size_of_a_space_is_not_limited():
     ],
     ids=["10^12", "10^6", "shuffled", "sampled", "drawn", "excluded"],
 )
+# What coverage keeps of a line that runs for the first time would count.
+@pytest.mark.no_cover
 def test_iteration_uses_constant_memory(points):
     """20,000 points take as much as 2,000."""
     walk = iter(points)
@@ -264,12 +266,12 @@ def test_text_and_numbers_are_different_points():
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ({"zips": [["a", "zzz"]]}, "zip speaks of zzz; the parameters are a, b"),
+        ({"zips": [["a", "zzz"]]}, "zip uses zzz; the parameters are a, b"),
         ({"zips": [["a", "b"]]}, "`zip` expected lists of one length: a has 2, b has 3"),
         ({"zips": [["a"]]}, "two or more"),
         ({"zips": [["a", "a"]]}, "once"),
-        ({"when": {"zzz": "a == 1"}}, "when speaks of zzz"),
-        ({"when": {"a": "zzz == 1"}}, 'when of a, "zzz == 1", speaks of zzz; the parameters are a, b'),
+        ({"when": {"zzz": "a == 1"}}, "when uses zzz"),
+        ({"when": {"a": "zzz == 1"}}, 'when of a, "zzz == 1", uses zzz; the parameters are a, b'),
         ({"exclude": ["zzz > 1"]}, "exclude"),
     ],
 )

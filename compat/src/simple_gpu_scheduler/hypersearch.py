@@ -167,7 +167,7 @@ def generate_commands() -> int:
         _print(commands)
     except OSError as error:
         print(f"simple_hypersearch: cannot write the commands: {error.strerror}", file=sys.stderr)
-        # Python would try once more when it ends, and complain.
+        # Python would write the rest again when it ends, and report the error a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return 0

@@ -80,7 +80,7 @@ class Outbox:
         try:
             answers = self._engine.submit(starts)
         except Unavailable:
-            # It may have some of them nevertheless.
+            # It may have received some of them.
             for own in some:
                 own.is_doubtful = True
             raise
