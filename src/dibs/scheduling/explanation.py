@@ -112,10 +112,11 @@ def _explain_limit(job: WaitingJob, limit: Limit, view: View, decided: Plan) -> 
     kind, name = limit.key
     if limit.is_paused:
         return Reason(f"the group {name} is paused", f"`dibs group resume {name}` resumes it.")
+    started = {start.id for start in decided.starts}
+    before = [other for other in view.waiting if other.id in started and other.place < job.place]
     costs = {
         other.id: own.cost
-        for other in view.waiting
-        if other.place < job.place
+        for other in (*before, *_earlier(job, decided))
         for own in other.limits
         if own.key == limit.key
     }
