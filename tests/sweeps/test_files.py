@@ -155,7 +155,7 @@ def test_ranges_may_use_the_notation_of_wandb(load):
         ("command: x\nparameters: {a: 1}\ngoal: up", 'goal: expected minimize or maximize, got "up".'),
         ("command: x\nparameters: {a: 1}\nmetric: 'loss=('", 'metric: expected a regular expression, got "("'),
         ("command: x\nparameters: {a: 1}\nzip: a", 'zip: expected a list of lists of names, got "a".'),
-        ("command: x\nparameters: {a: 1}\nzip: [[a, b]]", "zip speaks of b; the parameters are a."),
+        ("command: x\nparameters: {a: 1}\nzip: [[a, b]]", "zip uses b; the parameters are a."),
         ("command: x\nparameters: {a: 1}\nzip: [a, [b]]", "zip: expected a list of lists of names, got"),
         ("command: x\nparameters: {a: 1}\nwhen: [x]", "when: expected names with conditions such as"),
         ("command: x\nparameters: {a: 1}\nwhen: {a: [x]}", "when: a: expected a condition such as"),
