@@ -127,6 +127,8 @@ def test_what_cannot_be_reserved_is_refused_in_words(lab: Lab) -> None:
     assert {(one["user"], one["every"], one["state"]) for one in listed} == {
         (ann.name, None, "planned"), (ben.name, "week", "planned"),
     }  # fmt: skip
+    assert ben.dibs("reserve", "list", "-q").splitlines() == [str(one["id"]) for one in listed]
+    assert ann.dibs("reserve", "cancel", "-q", number) == f"{number}\n"
 
 
 def reboot(lab: Lab, *daemons: Person) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from dibs.submission.options import Args, Option
 SUMMARY = "List all GPUs and their holders, including other users."
 USAGE = ("[OPTIONS]", "drain GPU... [--reason TEXT]", "undrain GPU...")
 REASON = Option(("--reason",), "Reason shown to other users.", options.TEXT, "TEXT")
-OPTIONS: tuple[Option[object], ...] = (REASON, repaint.WATCH, options.JSON)
+OPTIONS: tuple[Option[object], ...] = (REASON, repaint.WATCH, options.QUIET, options.JSON)
 EXAMPLES = (
     "dibs gpus",
     "dibs gpus -w",
@@ -53,6 +54,9 @@ def main(args: Args) -> int:
     if args.has(options.JSON):
         screen.print_json(answer)
         return 0
+    if args.has(options.QUIET):
+        _print_ids(gpu["id"] for gpu in answer["gpus"])
+        return 0
     view = screen.screen_of_stream(sys.stdout, args)
     if args.has(repaint.WATCH) and view.is_terminal:
         return repaint.watch(lambda: _picture(queue, args), args.get(repaint.WATCH) or repaint.USUAL_S)
@@ -80,6 +84,11 @@ def _picture(queue: connection.Client, args: Args) -> str:
     return "\n".join([*problem, table(screen.screen_of_stream(sys.stdout, args), answer["gpus"], screen.now()), *waits])
 
 
+def _print_ids(ids: Iterable[str]) -> None:
+    for gpu_id in ids:
+        print(screen.clean(gpu_id))
+
+
 def _drain(args: Args) -> int:
     """Stop starting new jobs on GPUs, or undo that."""
     verb, *words = args.words
@@ -95,6 +104,9 @@ def _drain(args: Args) -> int:
     done: list[DrainState] = [queue.post(f"/v1/gpus/{quote(gpu_id, safe='')}/{verb}", body) for gpu_id in ids]
     if args.has(options.JSON):
         screen.print_json({"gpus": done})
+        return 0
+    if args.has(options.QUIET):
+        _print_ids(ids)
         return 0
     was_drained = {gpu["id"] for gpu in known["gpus"] if gpu["drained"]}
     for gpu in done:

@@ -15,9 +15,10 @@ from dibs.submission import job_options, options
 from dibs.submission.options import Args, Option
 
 SUMMARY = "List groups of jobs; limit how many jobs of a group run at a time, or pause it."
-USAGE = ("[list] [--json]", "set NAME -j N", "unset NAME", "pause NAME", "resume NAME")
+USAGE = ("[list] [-q] [--json]", "set NAME -j N", "unset NAME", "pause NAME", "resume NAME")
 AT_ONCE = Option(("-j", "--jobs"), "Maximum number of jobs of the group at a time.", job_options.AT_ONCE.kind, "N")
-OPTIONS: tuple[Option[object], ...] = (AT_ONCE, options.JSON)
+NAMES: Option[bool] = Option(("-q", "--quiet"), "Print only names.")
+OPTIONS: tuple[Option[object], ...] = (AT_ONCE, NAMES, options.JSON)
 EXAMPLES = (
     "dibs group set night -j 2",
     "dibs add --group night python train.py",
@@ -49,6 +50,9 @@ def main(args: Args) -> int:
         answer = connection.connect(os.environ).post(path, body)
     if args.has(options.JSON):
         screen.print_json(answer)
+    elif args.has(NAMES):
+        for name in [each["name"] for each in answer["groups"]] if action == "list" else names:
+            print(screen.clean(name))
     elif action == "list":
         _print(answer, args)
     else:

@@ -24,7 +24,7 @@ from dibs.submission.options import Args, Option
 from dibs.system import settings
 
 SUMMARY = "Reserve GPUs for a future time; list and cancel reservations."
-USAGE = ("-g N --from TIME --for DURATION [OPTIONS]", "[list] [--json]", "cancel ID... [--user USER]")
+USAGE = ("-g N --from TIME --for DURATION [OPTIONS]", "[list] [-q] [--json]", "cancel ID... [--user USER]")
 FROM = Option(("--from",), "Start time: 18:00, fri 18:00, now+2h or 2026-11-20T18:00.", job_options.BEGIN.kind, "TIME")
 FOR = Option(("--for",), "Duration: at most 24h, unless root reserves.", options.POSITIVE_DURATION, "12h")
 USER = Option(("--user",), "Reserve for this user, or cancel theirs (root only).", options.TEXT, "USER")
@@ -36,7 +36,7 @@ EVERY = Option(
 )
 NAME = Option(("--name",), "Purpose, shown to other users.", options.TEXT, "TEXT")
 OPTIONS: tuple[Option[object], ...] = (
-    job_options.GPUS, job_options.GPU_IDS, FROM, FOR, USER, EVERY, NAME, options.JSON,
+    job_options.GPUS, job_options.GPU_IDS, FROM, FOR, USER, EVERY, NAME, options.QUIET, options.JSON,
 )  # fmt: skip
 EXAMPLES = (
     'dibs reserve -g 4 --from "fri 18:00" --for 12h',
@@ -45,11 +45,13 @@ EXAMPLES = (
     "dibs reserve cancel 3",
 )
 ACTIONS = ("list", "cancel")
+#: They fit every action.
+FORMATS = (options.QUIET, options.JSON)
 
 
 def main(args: Args) -> int:
     """Make a reservation, list all, or cancel some."""
-    makes_one = any(args.has(option) for option in OPTIONS if option is not options.JSON)
+    makes_one = any(args.has(option) for option in OPTIONS if option not in FORMATS)
     action, *rest = args.words or ("" if makes_one else "list",)
     if action and action not in ACTIONS:
         got = options.shown(action)
@@ -57,7 +59,7 @@ def main(args: Args) -> int:
             f'reserve expected list, cancel ID, or --from and --for, got "{got}".', "See `dibs reserve --help`."
         )
     for option in OPTIONS:
-        is_fit = option is options.JSON or (action == "cancel" and option is USER)
+        is_fit = option in FORMATS or (action == "cancel" and option is USER)
         if action and not is_fit and args.has(option):
             raise UserError(f"{option.names[-1]} makes a reservation; it has no effect with `reserve {action}`.")
     if action == "list":
@@ -68,7 +70,7 @@ def main(args: Args) -> int:
     if reservation_copies.restore(place, str(queue.home), time.time()):
         _wake_daemon(queue)
     if action == "cancel":
-        return _cancel(place, queue, rest, args.get(USER))
+        return _cancel(place, queue, rest, args)
     if action == "list":
         return _list(place, inventory, args)
     made = reservation.make(place, inventory, _wanted(args, inventory), time.time())
@@ -81,6 +83,8 @@ def main(args: Args) -> int:
         begin, end = made.from_s, made.from_s + made.for_s
         every = f", every {made.every}" if made.every else ""
         print(made.number)
+        if args.has(options.QUIET):
+            return 0
         screen.say(f"GPU {indices} reserved from {reservations.moment(begin)} to {reservations.moment(end)}{every}")
     return 0
 
@@ -121,14 +125,14 @@ def _wake_daemon(queue: connection.Client) -> None:
         queue.post("/v1/settings/reload", {})
 
 
-def _cancel(place: device_lease.Folder, queue: connection.Client, words: list[str], user: str | None) -> int:
+def _cancel(place: device_lease.Folder, queue: connection.Client, words: list[str], args: Args) -> int:
     if not words or not all(map(units.is_whole, words)):
         got = f'"{options.shown(" ".join(words))}"' if words else "nothing"
         raise UserError(f"reserve cancel expected numbers such as 1 3, got {got}.", "See `dibs reserve list`.")
-    found = [reservation.find(place, int(word), time.time(), user) for word in words]
+    found = [reservation.find(place, int(word), time.time(), args.get(USER)) for word in words]
     for one in found:
         reservation_copies.cancel(place, str(queue.home), one)
-        print(f"reservation {one.number} cancelled")
+        print(one.number if args.has(options.QUIET) else f"reservation {one.number} cancelled")
     _wake_daemon(queue)
     return 0
 
@@ -138,6 +142,10 @@ def _list(place: device_lease.Folder, inventory: Inventory, args: Args) -> int:
     found = [_json(one, inventory, now_s) for one in reservations.read_all(place, now_s)]
     if args.has(options.JSON):
         screen.print_json({"reservations": found})
+        return 0
+    if args.has(options.QUIET):
+        for row in found:
+            print(row["id"])
         return 0
     if not found:
         screen.say('there are no reservations. Make one: dibs reserve -g 2 --from "fri 18:00" --for 12h')
