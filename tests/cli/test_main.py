@@ -196,6 +196,14 @@ def test_a_begin_time_is_stored_in_utc_and_shown_in_the_submitters_zone(bench: B
         assert "begins     Fri 2099-01-02 03:04 JST" in person.end()[1]
 
 
+def test_a_zone_a_day_away_is_refused(bench: Bench) -> None:
+    done = bench.cli("why", environ={"TZ": "XXX-25"})
+    assert (done.returncode, done.stderr) == (
+        2,
+        'dibs: expected a time zone such as Europe/Berlin in TZ, got "XXX-25".\n',
+    )
+
+
 def test_a_job_is_retried_after_the_named_causes(bench: Bench) -> None:
     add_job(bench, "--retries", "2", "exit 3")
     wait_for(lambda: bench.job(1), lambda job: job["state"] == "failed" and job["attempt"] == 3)

@@ -205,8 +205,14 @@ def test_an_unreadable_script_is_refused(bench: Bench) -> None:
 
 def test_a_file_that_is_no_program_gives_the_hint_to_use_script(bench: Bench) -> None:
     write(bench, "train.txt", "echo\n")
-    assert "Queue its text: dibs add --script train.txt -- ARGUMENTS" in refused(bench, "add", "train.txt", "x")
-    assert "Queue its text: dibs run --script ./train.txt\n" in refused(bench, "run", "./train.txt")
+    assert "Submit it as a script: dibs add --script train.txt -- ARGUMENTS" in refused(bench, "add", "train.txt", "x")
+    assert "Submit it as a script: dibs run --script ./train.txt\n" in refused(bench, "run", "./train.txt")
+
+
+def test_a_notebook_is_given_a_command_that_runs_it(bench: Bench) -> None:
+    write(bench, "train.ipynb", "{}")
+    hint = "it is a notebook. Run its cells: dibs add jupyter execute ./train.ipynb\n"
+    assert hint in refused(bench, "add", "./train.ipynb")
 
 
 def test_a_python_file_is_given_its_interpreter(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
@@ -57,6 +58,7 @@ PROGRAMS = frozenset(("accelerate", "bash", "conda", "deepspeed", "make", "mamba
 BUG = 125
 INTERRUPTED = 130
 CLOSED_PIPE = 141
+DAY_S = 86_400
 #: Longest word that an error shows in full: longer than most paths, which users copy.
 LONGEST_WORD = 400
 
@@ -90,6 +92,7 @@ def execute(words: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
     is_debug = False
     try:
+        _require_time_zone()
         front, name, rest = split(words)
         is_debug = "--debug" in front
         verb = load(name, rest)
@@ -102,6 +105,13 @@ def execute(words: Sequence[str]) -> int:
         return code
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last line of defence
         return explain(error, is_debug)
+
+
+def _require_time_zone() -> None:
+    """Refuse a zone that is a day or more away from UTC: the C library takes it, and Python cannot compute with it."""
+    if abs(time.localtime().tm_gmtoff) >= DAY_S:
+        got = options.shown(os.environ.get("TZ", ""))
+        raise UserError(f'expected a time zone such as Europe/Berlin in TZ, got "{got}".')
 
 
 def explain(error: BaseException, is_debug: bool = False) -> int:

@@ -294,11 +294,13 @@ def check_program(args: Args, words: Sequence[str], defaults: Mapping[str, objec
     elif program.endswith(".py") and os.path.isfile(os.path.join(cwd, program)):
         python = command_hints.python_command(words, args.caller.environ, cwd, path)
         why = f"; it is a Python file. Name its interpreter: dibs {verb} {python}"
+    elif program.endswith(".ipynb") and os.path.isfile(os.path.join(cwd, program)):
+        why = f"; it is a notebook. Run its cells: dibs {verb} jupyter execute {shown}"
     elif os.path.isdir(os.path.join(cwd, program)):
         why = "; it is a folder."
     elif os.path.isfile(os.path.join(cwd, program)):
         rest = " -- ARGUMENTS" if len(words) > 1 else ""
-        why = f"; it is a file. Queue its text: dibs {verb} --script {shown}{rest}"
+        why = f"; it is a file. Submit it as a script: dibs {verb} --script {shown}{rest}"
     else:
         near = _near_program(program, path)
         why = f"; did you mean {near}?" if near else " (shell aliases and functions do not work here)."
