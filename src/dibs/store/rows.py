@@ -21,10 +21,17 @@ _DECODERS = tuple((place, field.coder.decode) for place, field in enumerate(fiel
 #: An empty row of a new job: to fill a copy is quicker than to grow a dictionary.
 _EMPTY: dict[str, Any] = dict.fromkeys(("id", "request", "submitted_at", "is_ready", "rank", *SPEC_COLUMNS))
 _spec_values = attrgetter(*(field.name for field in fields.STORED))
-#: The attributes of a job that an event changes and that are stored as they are.
+#: The attributes of a job that an event changes and that are stored as they are, and the others.
 _MOVED = ("id", "attempt", "start", "dead_starts", "retried", "pid", "exit_code", "signal", "started_at",
           "finished_at", "remark", "evictions", "evicted_by", "leaves_at", "engine_ref", "node")  # fmt: skip
 _moved_values = attrgetter(*_MOVED)
+_ENCODED = ("state", "outcome", "cause", "allocation")
+_encoded_values = attrgetter(*_ENCODED)
+#: What else follows from the new value of a column. A job that is stopped early has no cause of its own.
+_MOVES = {
+    "cause": "cause = nullif(:cause, 'early'), is_early = :cause IS 'early'",
+    "start": "start = :start, has_checkpoints = has_checkpoints AND :start > 0",
+}
 _USUAL = JobSpec(command="", argv=None, cwd="")
 #: Columns and encoders, with the value that most jobs have and its encoding: a call costs more than a comparison, and a
 #: submission may have 100,000 jobs. SQLite stores flags as they are.
@@ -145,6 +152,17 @@ def moved_row(before: Job, job: Job) -> dict[str, Any]:
     row["allocation"] = _devices_text(job.allocation)
     row["engine"] = job.engine
     return row
+
+
+def moved_columns(before: Job, job: Job) -> str:
+    """Return the assignments of an UPDATE that stores what an event changed.
+
+    SQLite checks the constraints and maintains the indexes and triggers of the columns that are assigned.
+    """
+    changed = zip(_ENCODED, _encoded_values(before), _encoded_values(job), strict=True)
+    kept = zip(_MOVED, _moved_values(before), _moved_values(job), strict=True)
+    names = [name for name, old, new in changed if old != new] + [name for name, old, new in kept if old != new]
+    return ", ".join(_MOVES.get(name, f"{name} = :{name}") for name in names or _ENCODED[:1])
 
 
 def evicted_row(job: Job, event: lifecycle.Evicted) -> dict[str, Any]:

@@ -212,7 +212,8 @@ class Store(Reader):
         """Apply an event to a job and store both; return the changed job."""
         moved = lifecycle.advance(job, event)
         row = rows.moved_row(job, moved)
-        if self._ask("move", row).rowcount != 1:
+        move = self.queries["move"].replace("{moved}", rows.moved_columns(job, moved))
+        if self.connection.execute(move, row).rowcount != 1:
             raise Bug(f"job {job.id} is no longer {job.word} in the store.")
         if moved.is_finished:
             self._ask("add_attempt", row)

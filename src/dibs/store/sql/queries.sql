@@ -145,13 +145,8 @@ INSERT INTO events (job, at, kind, detail) SELECT id, submitted_at, 'Submitted',
 WHERE id BETWEEN :first AND :last
 
 -- name: move
--- Store a job after an event; its spec does not change.
-UPDATE jobs SET state = :state, outcome = :outcome, cause = nullif(:cause, 'early'), is_early = :cause IS 'early',
-    attempt = :attempt, start = :start, dead_starts = :dead_starts, retried = :retried, allocation = :allocation, pid = :pid, exit_code = :exit_code, signal = :signal,
-    started_at = :started_at, finished_at = :finished_at, remark = :remark, evictions = :evictions,
-    evicted_by = :evicted_by, leaves_at = :leaves_at, has_checkpoints = has_checkpoints AND :start > 0,
-    engine_ref = :engine_ref, node = :node
-WHERE id = :id AND state = :state_before
+-- Store what an event changed of a job; its spec does not change.
+UPDATE jobs SET {moved} WHERE id = :id AND state = :state_before
 
 -- name: locate
 -- What the engine calls a start, and where it runs; neither changes the state of the job.
