@@ -136,3 +136,32 @@ def test_a_record_without_its_lock_is_left_alone(place: Folder) -> None:
         lease.close()
     assert usage_records.recorded_users(place) == []
     assert locks.names(place, usage_records.USAGE) == []
+
+
+def test_short_leases_are_recorded_together_before_they_add_up(
+    place: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = locks.boot_ns()
+    monkeypatch.setattr(locks, "boot_ns", lambda: now_ns)
+    short = usage_records.ShortLeases()
+    for spent_ms, total_ms in ((5, 0), (14, 0), (2, 21), (1, 21)):
+        (lease,) = device_lease.take(place, ["FAKE-0"], NOTE, is_recorded=False)
+        now_ns += spent_ms * 10**6
+        device_lease.release(place, [lease], short)
+        assert sum(usage_records.read(place, ME).days.values()) == pytest.approx(total_ms)
+    assert short and not short.are_many
+    with OwnRecord(place) as own:
+        short.move_to(own)
+    assert not short
+    assert sum(usage_records.read(place, ME).days.values()) == pytest.approx(22)
+
+
+def test_a_recorded_lease_takes_short_ones_before_it_into_the_record(place: Folder) -> None:
+    short = usage_records.ShortLeases()
+    (lease,) = device_lease.take(place, ["FAKE-0"], NOTE, is_recorded=False)
+    device_lease.release(place, [lease], short)
+    assert short
+    (lease,) = device_lease.take(place, ["FAKE-0"], NOTE)
+    device_lease.release(place, [lease], short)
+    assert not short
+    assert usage_records.read(place, ME).holds == {}

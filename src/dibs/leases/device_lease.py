@@ -203,17 +203,25 @@ def _part(share: Share | None, device: str) -> int:
     return max(1, share.mib * usage_records.WHOLE // capacity_mib)
 
 
-def release(place: Folder, leases: Iterable[Lease]) -> None:
-    """Release leases that no other process has inherited, and record for how long we had them."""
+def release(place: Folder, leases: Iterable[Lease], short: usage_records.ShortLeases | None = None) -> None:
+    """Release leases that no other process has inherited, and record for how long we had them.
+
+    Those that were not recorded until now are added to `short`, if the caller records many of them together.
+    """
     held = [lease for lease in leases if lease.socket_fd >= 0]
     if not held:
         return
+    is_last = short is None
+    short = usage_records.ShortLeases() if short is None else short
+    for lease in held:
+        if lease.since_ns:
+            short.add(lease.since_ns, lease.part)
+    recorded = [lease.inode for lease in held if not lease.since_ns]
     # Before the sockets hang up: those who wait decide by our record whose turn it is.
-    with usage_records.OwnRecord(place) as own:
-        for lease in held:
-            if lease.since_ns:
-                own.lasted(lease.since_ns, lease.part)
-        own.ended(lease.inode for lease in held if not lease.since_ns)
+    if recorded or is_last or short.are_many:
+        with usage_records.OwnRecord(place) as own:
+            short.move_to(own)
+            own.ended(recorded)
     for lease in held:
         _touch(lease.file_fd)
         lease.close()

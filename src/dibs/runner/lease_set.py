@@ -9,24 +9,42 @@ from dibs.system import refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.leases import device_lease
+    from dibs.leases import device_lease, usage_records
 
 
 class LeaseFolders:
-    """The lease folders that a runner has used. Like the daemon, it looks once what kind of folder each is."""
+    """The lease folders that a runner has used, and how long it had devices of them that is not recorded yet.
+
+    Like the daemon, it looks once what kind of folder each is.
+    """
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[str, device_lease.Folder] = {}
+        self._known: dict[str, tuple[device_lease.Folder, usage_records.ShortLeases]] = {}
 
-    def at(self, path: str) -> device_lease.Folder:
+    def at(self, path: str) -> tuple[device_lease.Folder, usage_records.ShortLeases]:
         """Return the folder at a path; an empty one stands for that of the machine."""
         if path not in self._known:
-            from dibs.leases import device_lease
+            from dibs.leases import device_lease, usage_records
 
-            self._known[path] = device_lease.Folder(path) if path else device_lease.folder()
+            folder = device_lease.Folder(path) if path else device_lease.folder()
+            self._known[path] = folder, usage_records.ShortLeases()
         return self._known[path]
+
+    @property
+    def are_recorded(self) -> bool:
+        """Return whether nothing is to be recorded."""
+        return not any(short for _, short in self._known.values())
+
+    def record(self) -> None:
+        """Record what is not recorded yet."""
+        for folder, short in self._known.values():
+            if short:
+                from dibs.leases import usage_records
+
+                with usage_records.OwnRecord(folder) as own:
+                    short.move_to(own)
 
 
 class LeaseSet:
@@ -91,11 +109,12 @@ class LeaseSet:
         if self._taken:
             from dibs.leases import device_lease
 
-            device_lease.release(self._folder(), self._taken)
+            folder, short = self._folders.at(self._spec.lease_dir)
+            device_lease.release(folder, self._taken, short)
             self._taken.clear()
 
     def _folder(self) -> device_lease.Folder:
-        return self._folders.at(self._spec.lease_dir)
+        return self._folders.at(self._spec.lease_dir)[0]
 
 
 def refused(refusal: refusals.Refusal) -> records.Final:

@@ -30,6 +30,8 @@ BLOCKED = supervision.WAKE | {signal.SIGINT, signal.SIGHUP}
 
 #: Message to the daemon that a start is over and all its descriptors are closed. The final record follows, if any.
 OVER = b"over"
+#: Seconds after a start in which the next one usually comes, if short jobs follow each other.
+BETWEEN_S = 0.02
 #: Seconds between attempts to send to a socket whose queue is full.
 TELL_PAUSES_S = (0.001, 0.002, 0.004, 0.008, 0.016)
 #: Seconds to wait for a lock that another process holds only to check it.
@@ -65,7 +67,7 @@ def serve(fd: int) -> None:
     mine = spares.Spares(shim)
     folders = LeaseFolders()
     try:
-        while (spec := _receive(sock)) is not None:
+        while (spec := _receive(sock, folders)) is not None:
             over = carry_out(spec, shim, mine, folders)
             crash_point("runner:over")
             if isinstance(over, refusals.Refusal):
@@ -75,6 +77,7 @@ def serve(fd: int) -> None:
                 attempts.sync(spec.folder, spec.start)
                 return
     finally:
+        folders.record()
         mine.drop()
 
 
@@ -110,8 +113,13 @@ def _close_strangers(keep: int | None) -> None:
         os.set_inheritable(keep, False)
 
 
-def _receive(sock: _socket.socket) -> records.Spec | None:
+def _receive(sock: _socket.socket, folders: LeaseFolders) -> records.Spec | None:
     """Return the next spec, sent as a memfd; None when the daemon is gone or has no more."""
+    if not folders.are_recorded:
+        import select  # loaded, because there was a lease
+
+        if not select.select([sock.fileno()], [], [], BETWEEN_S)[0]:
+            folders.record()
     try:
         said, ancillary, _, _ = sock.recvmsg(16, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:

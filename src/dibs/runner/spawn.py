@@ -155,11 +155,10 @@ def _execute(spec: records.Spec, actions: list[tuple[object, ...]]) -> int:
 def _find(name: bytes, path: bytes) -> bytes:
     """Return the program a shell would run; fail with 127 if not found, 126 if not executable."""
     candidates = [name] if b"/" in name else [os.path.join(part or b".", name) for part in path.split(b":")]
-    found = [candidate for candidate in candidates if name and os.path.isfile(candidate)]
-    for candidate in found:
-        if os.access(candidate, os.X_OK):
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
             return candidate
-    if found or (b"/" in name and os.path.exists(name)):
+    if any(map(os.path.isfile, candidates)) or (b"/" in name and os.path.exists(name)):
         raise CannotStart(126, name, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     raise CannotStart(127, name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
