@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import recorder
 from bench import Bench, wait_for
 from dibs.errors import DibsError
+from dibs.leases import usage_records
+from dibs.system.locks import Folder
 
 
 def gated(gate: Path, code: int = 0) -> str:
@@ -214,3 +217,13 @@ def test_dependants_are_updated_when_a_retry_comes_with_the_end(bench: Bench) ->
         if bench.job(dependant)["state"] == "done":
             break
     assert bench.until(dependant)["state"] == "done"
+
+
+def test_the_device_time_of_short_jobs_is_recorded_when_no_job_follows(bench: Bench) -> None:
+    bench.add_many([{"command": "true"}] * 3)
+    assert {job["state"] for job in bench.wait_all()} == {"done"}
+
+    def recorded_ms() -> float:
+        return sum(usage_records.read(Folder(str(bench.leases)), os.geteuid()).days.values())
+
+    wait_for(lambda: recorded_ms() > 0)
