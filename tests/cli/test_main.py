@@ -172,9 +172,11 @@ def test_a_job_waits_for_another_and_show_says_so(bench: Bench) -> None:
 
 
 def test_a_dependency_in_slurm_notation_reaches_the_job(bench: Bench) -> None:
-    add_job(bench, "false")
+    bench.until(add_job(bench, "false"))
     add_job(bench, "--dependency=afterany:1", "true")
-    add_job(bench, "--dependency=afterok:1", "true")
+    done = bench.cli("add", "--dependency=afterok:1", "true")
+    told = "dibs: job 3 was cancelled: job 1, a dependency, did not succeed\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", told)
     assert bench.until(2)["state"] == "done"
     assert (bench.until(3)["state"], bench.job(3)["cause"]) == ("cancelled", "dependency")
 

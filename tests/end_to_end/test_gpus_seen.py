@@ -98,7 +98,7 @@ def test_an_xid_marks_its_card_and_the_job_on_it_and_no_other(bench, nvml):
     hurt, other = bench.long_job(gpu_ids=["0"]), bench.long_job(gpu_ids=["1"])
     nvml.is_now(*CARDS, "event 0 seq=1 data=31", "event 0 seq=2 data=79")
     wait_for(lambda: gpus(bench)[A]["state"] == "unhealthy")
-    assert "Xid 79 (it has fallen off the bus" in gpus(bench)[A]["fault"]
+    assert "Xid 79 (the GPU has fallen off the bus" in gpus(bench)[A]["fault"]
     wait_for(lambda: "Unwell" in kinds(bench, hurt))
     assert "Xid 79" in bench.job(hurt)["marks"][0]
     assert (bench.job(hurt)["state"], bench.job(other)["state"], kinds(bench, other).count("Unwell")) == (

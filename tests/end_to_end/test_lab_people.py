@@ -171,8 +171,8 @@ def test_what_a_quota_never_allows_is_refused_at_once(lab: Lab) -> None:
 
 #: What each way to a GPU without a daemon says when a quota of time ends its command.
 LIMITED: list[tuple[Callable[[Person], subprocess.Popen[str]], str]] = [
-    (_pipe, "command 1 ended: it reached the 1s that the quota allows"),
-    (_simple_gpu_scheduler, "command 1 ended: it reached the 1s that the quota allows"),
+    (_pipe, "command 1 stopped: it reached the 1s that the quota allows"),
+    (_simple_gpu_scheduler, "command 1 stopped: it reached the 1s that the quota allows"),
     (_schedule, "schedule: the task was ended: it reached the 1s that the quota allows"),
     (_sch, "sch: the task was ended: it reached the 1s that the quota allows"),
     (_gpu_task_scheduler, "tasks failed and will run again next time"),

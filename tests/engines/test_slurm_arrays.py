@@ -108,5 +108,5 @@ def test_calls_mean_the_task_that_carries_out_a_start(tmp_path: Path) -> None:
     engine.stop(["7_0"], now=True)
     engine.stop(["7_1", "7_2", "12"], now=True)
     assert (tmp_path / "c").read_text().splitlines() == [
-        "-Q 7_[1]", "-Q --batch --signal=USR1 7_0", "-Q 7_0 7_2 12",
+        "-Q 7_[1]", "-Q --state=RUNNING --batch --signal=USR1 7_0", "-Q 7_0 7_2 12",
     ]  # fmt: skip

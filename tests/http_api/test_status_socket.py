@@ -135,5 +135,5 @@ def test_only_our_own_dead_socket_is_removed(path: Path) -> None:
     server.remove_dead(path)
     assert not os.path.lexists(path)
     path.symlink_to("elsewhere")
-    with pytest.raises(FileExistsError, match="something else"):
+    with pytest.raises(FileExistsError, match="another file is in its place"):
         server.remove_dead(path)

@@ -16,7 +16,7 @@ from dibs.errors import UserError
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
 #: Only a shell can run these: as the first of several words they have no effect, even if a program has that name.
 BUILTINS = frozenset(
-    (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "export", "fg", "local", "popd",
+    (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "exit", "export", "fg", "local", "popd",
      "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset")
 )  # fmt: skip
 #: Bytes of a Python file that are read.
