@@ -54,6 +54,8 @@ def test_a_short_job_passes_one_that_waits_for_a_long_one() -> None:
     """It has run for two hours, and half of those that ran so long took 18 hours more."""
     active = [running(1, 0, ran_h=2, history=LONG)]
     assert starts(View([BIG, waiting(3, history=SHORT)], active)) == [3]
+    # Those like it took less than a millisecond: that is known.
+    assert starts(View([BIG, waiting(3, history=(0.0,) * 3)], active)) == [3]
     assert starts(View([BIG, waiting(3, history=(HOUR_S * 17,) * 3)], active)) == [3]
     assert starts(View([BIG, waiting(3, history=(HOUR_S * 19,) * 3)], active)) == []
 

@@ -60,7 +60,8 @@ def expected_s(job: WaitingJob, policy: Policy) -> float:
     """Return how long a waiting job is expected to run."""
     if job.request.limit_s is not None:
         return job.request.limit_s
-    return durations.expected_s(job.history) or policy.assumed_s
+    known_s = durations.expected_s(job.history)
+    return policy.assumed_s if known_s is None else known_s
 
 
 def expected_end(job: Active, policy: Policy, now: int) -> float:

@@ -115,7 +115,8 @@ class ListScheduler:
         return placement if is_harmless else None
 
     def _expected_s(self, job: TraceJob) -> float:
-        return job.limit_s or durations.expected_s(self.histories.of(job)) or ASSUMED_S
+        known_s = job.limit_s or durations.expected_s(self.histories.of(job))
+        return ASSUMED_S if known_s is None else known_s
 
     def _end(self, run: _Run, now: float) -> float:
         """Return when a running job is expected to end."""
