@@ -45,12 +45,14 @@ KEEPS = {
     "gflow": "queue and logs",
 }
 LABELS = {"hyperqueue": "HyperQueue"}
+#: A bar that is this many times as long as the shortest one is cut.
+FAR = 50
 #: Pixels.
 WIDTH, LEFT, RIGHT, BAR, STEP, HEAD, MARGIN = 780, 180, 220, 14, 23, 46, 20
 STYLE = """
-.card{fill:#ffffff;stroke:#d5dbe1}.ink{fill:#1f2933}.faint{fill:#55616c}.ours{fill:#1b7f5c}.theirs{fill:#a3afb9}
+.card{fill:#ffffff;stroke:#d5dbe1}.cut{fill:#ffffff}.ink{fill:#1f2933}.faint{fill:#55616c}.ours{fill:#1b7f5c}.theirs{fill:#a3afb9}
 @media (prefers-color-scheme:dark){
-.card{fill:#161b22;stroke:#39424c}.ink{fill:#e6edf3}.faint{fill:#a5b1bd}.ours{fill:#3fb98a}.theirs{fill:#5d6975}}
+.card{fill:#161b22;stroke:#39424c}.cut{fill:#161b22}.ink{fill:#e6edf3}.faint{fill:#a5b1bd}.ours{fill:#3fb98a}.theirs{fill:#5d6975}}
 """
 
 
@@ -110,14 +112,19 @@ def _panel(panel: Panel, rows: Sequence[tuple[str, float]], top: int) -> list[st
         f'<text x="{MARGIN}" y="{top + 32}" class="faint">{escape(panel.better)}</text>',
         f'<text x="{WIDTH - MARGIN}" y="{top + 32}" class="faint" text-anchor="end">on disk if it is killed</text>',
     ]
-    scale = (WIDTH - LEFT - RIGHT - 50) / max((value for _, value in rows), default=1)
+    longest = WIDTH - LEFT - RIGHT - 50
+    least = min((value for _, value in rows), default=1)
+    # One that is a thousand times as slow would leave no length to the others.
+    scale = longest / max((value for _, value in rows if "longer" in panel.better or value <= FAR * least), default=1)
     for number, (tool, value) in enumerate(rows):
         y = top + HEAD + number * STEP
         kind, weight = ("ours", ' font-weight="600"') if tool.startswith("dibs") else ("theirs", "")
-        label, length = LABELS.get(tool, tool), max(value * scale, 1)
+        label, length = LABELS.get(tool, tool), min(max(value * scale, 1), longest)
+        is_cut = value * scale > longest + 1
         parts += [
             f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end" class="ink"{weight}>{escape(label)}</text>',
             f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2" class="{kind}"/>',
+            *([f'<rect x="{LEFT + length - 40:.1f}" y="{y}" width="6" height="{BAR}" class="cut"/>'] if is_cut else []),
             f'<text x="{LEFT + length + 6:.1f}" y="{y + 12}" class="ink"{weight}>{_number(value)}</text>',
             f'<text x="{WIDTH - MARGIN}" y="{y + 12}" class="faint" text-anchor="end">{escape(KEEPS[tool])}</text>',
         ]

@@ -138,9 +138,7 @@ def test_a_record_without_its_lock_is_left_alone(place: Folder) -> None:
     assert locks.names(place, usage_records.USAGE) == []
 
 
-def test_short_leases_are_recorded_together_before_they_add_up(
-    place: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_leases_are_recorded_together_before_they_add_up(place: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = locks.boot_ns()
     monkeypatch.setattr(locks, "boot_ns", lambda: now_ns)
     short = usage_records.ShortLeases()
@@ -149,7 +147,8 @@ def test_short_leases_are_recorded_together_before_they_add_up(
         now_ns += spent_ms * 10**6
         device_lease.release(place, [lease], short)
         assert sum(usage_records.read(place, ME).days.values()) == pytest.approx(total_ms)
-    assert short and not short.are_many
+    assert short
+    assert not short.are_many
     with OwnRecord(place) as own:
         short.move_to(own)
     assert not short

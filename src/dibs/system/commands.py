@@ -16,8 +16,9 @@ from dibs.errors import UserError
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"'*?[]#~=%{}!^\n\r\t")
 #: Only a shell can run these: as the first of several words they have no effect, even if a program has that name.
 BUILTINS = frozenset(
-    (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "exit", "export", "fg", "local", "popd",
-     "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias", "unset")
+    (".", ":", "alias", "bg", "builtin", "cd", "declare", "disown", "eval", "exec", "exit", "export", "fg", "local",
+     "popd", "pushd", "readonly", "set", "shift", "shopt", "source", "trap", "typeset", "ulimit", "umask", "unalias",
+     "unset")
 )  # fmt: skip
 #: Bytes of a Python file that are read.
 LOOKED_AT = 256 * 1024
