@@ -34,7 +34,7 @@ class LeaseFolders:
 
     @property
     def are_recorded(self) -> bool:
-        """Return whether nothing is to be recorded."""
+        """Return whether the time of all leases is recorded."""
         return not any(short for _, short in self._known.values())
 
     def record(self) -> None:
