@@ -106,7 +106,8 @@ class TestContract:
         others = site.fill()
         job_id = site.add("echo $DIBS_JOB_NAME >>ran", gpus=site.gpus, name="before")
         site.wait(lambda: site.bench.reason(job_id))
-        assert site.bench.cli("hold", str(job_id)).returncode == 0
+        # It is queued or starting, and the selection no longer matches once it is taken back.
+        assert site.bench.cli("hold", f"{job_id}+{site.bench.job(job_id)['state']}").returncode == 0
         assert site.bench.job(job_id)["state"] == "held"
         site.bench.cancel(*others, grace_s=1)
         site.until(site.add("true", gpus=site.gpus), "done")

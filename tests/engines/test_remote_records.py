@@ -189,6 +189,24 @@ def test_orders_wait_for_a_folder_that_can_be_written_and_nothing_else_does(lab:
     assert not lab.remote.condition.trouble
 
 
+def test_an_order_that_cannot_be_written_leaves_a_stopping_job_its_grace(lab: Follower) -> None:
+    for number in (1, 2):
+        records.write_running(fd := lab.follow(number), records.RunningCommand(7, 8, 5, "n1"))
+        os.close(fd)
+    wait_for(lambda: len(lab.news), lambda count: count == 2)
+    lab.cluster.caps = lab.cluster.caps._replace(poll_s=0.05)
+    lab.remote.order(build.job(1, attempt=1, start=1), "stop 1000")
+    written = lab.folder / "1" / "orders.1"
+    wait_for(written.is_file)
+    for path in (written, lab.folder / "2" / "orders.1"):
+        path.unlink(missing_ok=True)
+        path.mkdir()
+    lab.remote.order(build.job(1, attempt=1, start=1), "signal 10")
+    lab.remote.order(build.job(2, attempt=1, start=1), "stop 1000")
+    wait_for(lambda: lab.cluster.stopped)
+    assert {ref for refs in lab.cluster.stopped for ref in refs} == {"2"}
+
+
 def test_what_was_given_up_is_ended_by_the_engine_and_forgotten(lab: Follower) -> None:
     for number in (1, 2, 3):
         (lab.folder / str(number)).mkdir()

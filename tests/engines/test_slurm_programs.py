@@ -177,4 +177,18 @@ def test_an_option_without_its_value_takes_none_of_ours(engine: slurm.Slurm, tmp
 
 def test_a_submission_without_an_id_is_no_trouble_of_the_engine(engine: slurm.Slurm, tmp_path: Path) -> None:
     program(tmp_path / "bin", "sbatch", "echo hello")
-    assert engine.submit([start(tmp_path)]) == {"dibs-x-1.1.1": Refused("sbatch printed no job id but 'hello\\n'")}
+    answer = Refused("sbatch printed no job id but 'hello\\n'", may_be_there=True)
+    assert engine.submit([start(tmp_path)]) == {"dibs-x-1.1.1": answer}
+
+
+def test_an_array_without_an_id_is_found_by_its_name_and_not_submitted_again(
+    engine: slurm.Slurm, tmp_path: Path
+) -> None:
+    program(tmp_path / "bin", "sbatch", f'echo "$@" >> {tmp_path}/words; echo Submitted batch job')
+    some = [start(tmp_path, number, batch=9) for number in (1, 2)]
+    assert {answer.may_be_there for answer in engine.submit(some).values() if isinstance(answer, Refused)} == {True}
+    words = (tmp_path / "words").read_text().split()
+    (name,) = (word.partition("=")[2] for word in words if word.startswith("--job-name="))
+    lines = (f"77_{number} |PENDING |None |0 | |{name} |\\n" for number in range(2))
+    program(tmp_path / "bin", "squeue", f"printf '{''.join(lines)}'")
+    assert engine.find([one.key for one in some]) == {some[0].key: ["77_0"], some[1].key: ["77_1"]}

@@ -116,6 +116,8 @@ def test_estimates_alone_move_no_job_ahead() -> None:
     assert served(waiting(1, age_h=60, history=LONG), quick) == [1, 2]
     assert served(waiting(1, age_h=60, history=LONG), quick, limited(3, 1, age_h=20)) == [1, 2, 3]
     assert served(waiting(1, age_h=20, history=(10 * HOUR_S,) * 3), limited(3, 1, age_h=9)) == [3, 1]
+    # Not even while another one moves ahead, and not before a job whose limit keeps its place.
+    assert served(limited(1, 24, age_h=20), waiting(2, age_h=10, history=SHORT), limited(3, 1, age_h=9)) == [3, 1, 2]
 
 
 def test_a_job_that_has_waited_as_long_as_it_may_be_passed_is_served_first() -> None:

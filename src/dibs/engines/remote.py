@@ -376,7 +376,7 @@ class Remote:
             self._deliver(own, order)
         except OSError as error:
             # The shared folder cannot be written now. A stop does not wait for that: the engine ends the job.
-            if own.is_stop_asked:
+            if order.line.startswith("stop"):
                 own.kill_at = time.monotonic()
             if not order.is_late:
                 log.error("job %s: the order %r cannot be written: %s", own.start_id.job, order.line, error)
@@ -387,7 +387,9 @@ class Remote:
         verb, *words = order.line.split()
         if verb == "stop":
             own.is_stop_asked = True
-            own.kill_at = time.monotonic() + float(words[0]) + KILL_AFTER_S
+            # A second stop may shorten the grace; one that is written late does not lengthen it.
+            kill_at = time.monotonic() + float(words[0]) + KILL_AFTER_S
+            own.kill_at = kill_at if own.kill_at is None else min(own.kill_at, kill_at)
             if own.bury():
                 self._drop(own.start_id)
                 self.listen([Judged(own.start_id, attempts.NeverStarted(), own.seen)])

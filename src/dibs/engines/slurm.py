@@ -195,7 +195,9 @@ class Slurm:
         further = (f"{self._reuse_s:g}", str(len(group)))
         answer = self._sbatch(first, words, slurm_text.script(argv, str(links), further))
         if isinstance(answer, Refused):
-            self._arrays.remove(links)
+            if not answer.may_be_there:
+                # Otherwise its tasks need the folder, and `find` knows them by it.
+                self._arrays.remove(links)
             return {start.key: answer for start in group}
         self._arrays.accept(answer, name)
         return {start.key: f"{answer}_{number}" for number, start in enumerate(group)}
@@ -209,7 +211,7 @@ class Slurm:
             if _is_unreachable(error):
                 raise Unavailable(told)
             return Refused(told, is_final=slurm_text.is_final(error))
-        return slurm_text.job_id(text) or Refused(f"sbatch printed no job id but {text[:80]!r}")
+        return slurm_text.job_id(text) or Refused(f"sbatch printed no job id but {text[:80]!r}", may_be_there=True)
 
     def _fixed(self, start: Start) -> list[str]:
         """Return the options that all starts like this one have in common."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from dibs.runner import records
@@ -43,8 +44,12 @@ class LeaseFolders:
             if short:
                 from dibs.leases import usage_records
 
-                with usage_records.OwnRecord(folder) as own:
-                    short.move_to(own)
+                try:
+                    with usage_records.OwnRecord(folder) as own:
+                        short.move_to(own)
+                except OSError:
+                    # The disk fails: only the order between users is less exact.
+                    sys.excepthook(*sys.exc_info())
 
 
 class LeaseSet:

@@ -91,7 +91,9 @@ def _earlier(job: WaitingJob, decided: Plan) -> Sequence[WaitingJob]:
 
 def _why_ahead(other: WaitingJob, job: WaitingJob) -> str:
     """Return why another job is served first, if it comes later in the order of submission."""
-    return " because it has waited long for its time limit" if job.place < other.place else ""
+    if job.place >= other.place:
+        return ""
+    return f" because it has waited {'long for its time limit' if other.request.limit_s else 'very long'}"
 
 
 def _explain_passers(job: WaitingJob, kept: Reservation, since: int, view: View, now: int) -> str:

@@ -160,6 +160,13 @@ def serving_order(waiting: Sequence[WaitingJob], policy: Policy, now: int) -> li
     if not any(_urgency(job, policy, now) >= LARGE_SLOWDOWN for job in limited) or any(map(_was_moved, jobs)):
         return jobs
     urgency = _urgencies(jobs, lambda job: _claim(job, policy, now), lambda job: job.request.limit_s and kind(job))
+    least: dict[Hashable, float] = {}
+    for job in jobs:
+        lane = job.is_evictable, job.priority, job.turn_s
+        if job.request.limit_s is None and urgency[job.id] < math.inf:
+            # An estimate alone moves no job ahead.
+            urgency[job.id] = min(urgency[job.id], least.get(lane, math.inf))
+        least[lane] = min(urgency[job.id], least.get(lane, math.inf))
     return sorted(jobs, key=lambda job: (job.is_evictable, -job.priority, job.turn_s, -urgency[job.id]))
 
 
