@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dibs.client import connection, queries
+from dibs.model.jobs import BAD, Cause, Outcome
 from dibs.sweeps import ranking
 from dibs.sweeps.ranking import Run
 
 #: A run as the daemon sent it.
 SentRun = dict[str, Any]
+#: The states of runs that come after the others, whatever they reported.
+BAD_STATES = frozenset(outcome.value for outcome in BAD | {Outcome.CANCELLED})
 
 
 class Spool:
@@ -52,7 +55,9 @@ class Spool:
         """Store one run."""
         self._offsets.append(self._file.tell())
         self._indices.append(run["index"])
-        key = ranking.key(run["numbers"].get(self._metric), self._goal)
+        # What a run reported before it failed is shown, but does not make it the best.
+        is_bad = run["state"] in BAD_STATES and run.get("cause") != Cause.EARLY.value
+        key = math.inf if is_bad else ranking.key(run["numbers"].get(self._metric), self._goal)
         self._keys.append(key)
         if run["state"] == "done" and key < self._least:
             self._least, self.winner = key, run["index"]

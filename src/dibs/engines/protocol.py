@@ -91,7 +91,7 @@ class Refused(NamedTuple):
     why: str
     #: Whether it never will; otherwise the start is submitted again later.
     is_final: bool = False
-    #: Whether the engine may have it nevertheless: its answer cannot be read.
+    #: Whether the engine may still have it, because its answer cannot be read.
     may_be_there: bool = False
 
 

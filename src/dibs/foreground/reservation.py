@@ -124,7 +124,8 @@ def _choose(
     """Return the GPUs to reserve: free ones first, the best connected."""
     able = [device for device in wanted.devices or inventory.ids if inventory.by_id[device].fault is None]
     if len(able) < wanted.count:
-        raise Impossible(f"{units.count_gpus(wanted.count)} are requested; this machine has {len(able)} of that kind.")
+        kind = " of them" if wanted.devices else ""
+        raise Impossible(f"{units.count_gpus(wanted.count)} are requested; this machine has {len(able)}{kind}.")
     taken = {device: one for one in others for device in one.devices}
     left = [device for device in able if device not in taken]
     if len(left) < wanted.count:
@@ -139,7 +140,7 @@ def _choose(
     rooms = dict.fromkeys(pool, capacity.WHOLE)
     chosen = choice.choose(wanted.count, pool, rooms, (), Terms(closeness=inventory.closeness))
     assert chosen is not None
-    return chosen
+    return tuple(sorted(chosen, key=inventory.ids.index))
 
 
 def _told(others: Sequence[Reservation], now_s: float) -> str:

@@ -147,10 +147,10 @@ FUNCTIONS = {
     "linspace": Function(
         "linspace(LOW,HIGH,COUNT)", lambda low, high, count: Linear(_count(low, high, count), low, high)
     ),
-    "logspace": Function("logspace(LOW,HIGH,COUNT) with LOW above 0", _logspace),
+    "logspace": Function("logspace(LOW,HIGH,COUNT) with LOW and HIGH above 0", _logspace),
     "uniform": Function("uniform(LOW,HIGH)", lambda low, high: Uniform(*_rising(low, high))),
     "loguniform": Function(
-        "loguniform(LOW,HIGH) with LOW above 0", lambda low, high: LogUniform(*_rising(0, low, high)[1:])
+        "loguniform(LOW,HIGH) with 0 < LOW < HIGH", lambda low, high: LogUniform(*_rising(0, low, high)[1:])
     ),
     "normal": Function("normal(MEAN,DEVIATION)", lambda mean, deviation: Normal(float(mean), _rising(0, deviation)[1])),
     "randint": Function("randint(LOW,HIGH) of whole numbers, both included", _randint),

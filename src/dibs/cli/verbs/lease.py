@@ -37,7 +37,7 @@ USAGE = (
     "--extend TIME [--pid PID]",
 )  # fmt: skip
 TIME = Option(
-    ("-t", "--time"), "Release the GPUs after this time; you are warned before. "
+    ("-t", "--time"), "Release the GPUs after this time; you are warned beforehand. "
     "The command gets SIGTERM, then SIGKILL; exit code 124.",
     options.POSITIVE_DURATION, "8h",
 )  # fmt: skip
