@@ -53,7 +53,7 @@ def missing_script(words: Sequence[str], cwd: str) -> str:
         return ""
     for before, word in itertools.pairwise(words):
         if _is_script(words[0], before, word) and not os.path.exists(os.path.join(cwd, word)):
-            return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}; the job is queued anyway"
+            return f"{options.shown(word)} does not exist in {cwd}{_near_file(word, cwd)}"
     return ""
 
 
@@ -71,7 +71,7 @@ def unknown_program(line: str, environ: Mapping[str, str], cwd: str, path: str) 
     said = f"command not found: {options.shown(words[0])}"
     if words[0].endswith(".py") and os.path.isfile(os.path.join(cwd, words[0])):
         said += f"; it is a Python file. Name its interpreter: {python_command(words[:1], environ, cwd, path)}"
-    return f"{said}; the job is queued anyway"
+    return said
 
 
 def _literal_words(line: str) -> list[str]:

@@ -324,7 +324,7 @@ def first_warning(args: Args, lines: Iterable[str], body: Body) -> str:
         command_hints.missing_script([line], cwd) or unknown_program(args, line, body)
         for line in islice(lines, LOOKED_AT)
     )
-    return next(filter(None, warnings), "").replace("; the job is", "; the jobs are")
+    return next(filter(None, warnings), "")
 
 
 def _near_program(program: str, path: str) -> str | None:
