@@ -26,18 +26,22 @@ def prepared(tmp_path: Path) -> Iterator[PreparedFolders]:
     folders.close()
 
 
+def take(prepared: PreparedFolders) -> str:
+    """Take a folder that exists; it has its name a moment before it is ready."""
+    return wait_for(prepared.take)
+
+
 def test_the_first_start_finds_none_and_later_ones_find_them_ready(prepared: PreparedFolders, tmp_path: Path) -> None:
     assert prepared.take() == ""
     wait_for(lambda: len(names(tmp_path)) == 5)
-    taken = [prepared.take() for _ in range(6)]
-    assert sorted(taken[:5]) == sorted(f"{tmp_path}/spares/{name}" for name in names(tmp_path))
-    assert taken[5] == ""
+    there = {f"{tmp_path}/spares/{name}" for name in names(tmp_path)}
+    assert {take(prepared) for _ in range(5)} == there
 
 
 def test_what_was_taken_is_replaced_when_no_job_starts_any_more(prepared: PreparedFolders, tmp_path: Path) -> None:
     prepared.take()
     wait_for(lambda: len(names(tmp_path)) == 5)
-    os.rename(prepared.take(), tmp_path / "job")
+    os.rename(take(prepared), tmp_path / "job")
     wait_for(lambda: len(names(tmp_path)) == 5)
 
 
@@ -79,7 +83,7 @@ def test_a_daemon_at_its_end_does_not_wait_for_a_thread_that_never_began(tmp_pat
 def test_a_folder_that_was_not_used_is_given_out_again(prepared: PreparedFolders, tmp_path: Path) -> None:
     prepared.take()
     wait_for(lambda: len(names(tmp_path)) == 5)
-    prepared.put_back(prepared.take())
+    there = {f"{tmp_path}/spares/{name}" for name in names(tmp_path)}
+    prepared.put_back(take(prepared))
     prepared.put_back("")
-    assert all(prepared.take() for _ in range(5))
-    assert prepared.take() == ""
+    assert {take(prepared) for _ in range(5)} == there
