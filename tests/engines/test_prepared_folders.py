@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dibs.engines import prepared_folders
 from dibs.engines.prepared_folders import PreparedFolders
 from waits import wait_for
 
@@ -31,11 +32,21 @@ def take(prepared: PreparedFolders) -> str:
     return wait_for(prepared.take)
 
 
-def test_the_first_start_finds_none_and_later_ones_find_them_ready(prepared: PreparedFolders, tmp_path: Path) -> None:
+def take_all(prepared: PreparedFolders, count: int, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Take folders, and make sure that there are no more; what is taken is not replaced meanwhile."""
+    monkeypatch.setattr(prepared_folders, "REST_S", 3600.0)
+    taken = {take(prepared) for _ in range(count)}
+    assert prepared.take() == ""
+    return taken
+
+
+def test_the_first_start_finds_none_and_later_ones_find_them_ready(
+    prepared: PreparedFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert prepared.take() == ""
     wait_for(lambda: len(names(tmp_path)) == 5)
     there = {f"{tmp_path}/spares/{name}" for name in names(tmp_path)}
-    assert {take(prepared) for _ in range(5)} == there
+    assert take_all(prepared, 5, monkeypatch) == there
 
 
 def test_what_was_taken_is_replaced_when_no_job_starts_any_more(prepared: PreparedFolders, tmp_path: Path) -> None:
@@ -80,10 +91,12 @@ def test_a_daemon_at_its_end_does_not_wait_for_a_thread_that_never_began(tmp_pat
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_was_not_used_is_given_out_again(prepared: PreparedFolders, tmp_path: Path) -> None:
+def test_a_folder_that_was_not_used_is_given_out_again(
+    prepared: PreparedFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared.take()
     wait_for(lambda: len(names(tmp_path)) == 5)
     there = {f"{tmp_path}/spares/{name}" for name in names(tmp_path)}
     prepared.put_back(take(prepared))
     prepared.put_back("")
-    assert {take(prepared) for _ in range(5)} == there
+    assert take_all(prepared, 5, monkeypatch) == there

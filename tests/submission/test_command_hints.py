@@ -30,9 +30,9 @@ def folder(tmp_path: Path) -> Path:
         ("train.py", "command not found: train.py; it is a Python file. Name its interpreter: python train.py"),
         ("train.py --lr=0.1", "Name its interpreter: python train.py"),
         ("A=1 ./train.py | tee x", "command not found: ./train.py; it is a Python file."),
-        ("nothere.py > x", "command not found: nothere.py"),
-        ("run.sh 1", "command not found: run.sh"),
-        ("pyhton train.py", "command not found: pyhton"),
+        ("nothere.py > x", "command not found: nothere.py\n"),
+        ("run.sh 1", "command not found: run.sh\n"),
+        ("pyhton train.py", "command not found: pyhton\n"),
         ("sleep 1", ""),
         ("time sleep 1", ""),
         ("cd src", ""),
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_program_that_cannot_be_started_is_named(folder: Path, line: str, says: str) -> None:
     found = command_hints.unknown_program(line, ENVIRON, str(folder), str(folder / "bin"))
     assert bool(found) == bool(says)
-    assert says in found
+    assert says in f"{found}\n"
 
 
 @pytest.mark.parametrize(

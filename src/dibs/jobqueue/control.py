@@ -271,16 +271,16 @@ def _revive(turn: Turn, first: JobId) -> None:
 def hold(turn: Turn, chosen: selectors.Selection) -> Acted:
     """Hold queued jobs, also those that wait on an engine of others."""
     found = turns.pick_words(turn, chosen)
+    held = turn.store.hold(chosen, turn.now)
     taken_back: list[JobId] = []
     for job in turn.store.select(selectors.within(chosen, (State.STARTING,)), turn.now):
         remote = None if job.is_local else turn.remotes.get(job.engine)
         if remote is not None and remote.give_up(job):
             turn.record(job, lifecycle.GivenUp(turn.now, f"taken back from {job.engine}"))
             taken_back.append(job.id)
-    held = turn.store.hold(chosen, turn.now)
-    # They are queued now, so a selection by their former state did not find them.
-    if left := set(taken_back).difference(held):
-        held += turn.store.hold(selectors.parse([selectors.ranges(left)]), turn.now)
+    if taken_back:
+        # By their ids: they are queued now, and may have been selected as starting.
+        held = sorted(held + turn.store.hold(selectors.parse([selectors.ranges(taken_back)]), turn.now))
     return _shifted(turn, found, held, State.HELD, "only a queued job can be held")
 
 

@@ -211,14 +211,13 @@ def release(place: Folder, leases: Iterable[Lease], short: usage_records.ShortLe
     held = [lease for lease in leases if lease.socket_fd >= 0]
     if not held:
         return
-    is_last = short is None
-    short = usage_records.ShortLeases() if short is None else short
+    short = usage_records.ShortLeases(together_ns=0) if short is None else short
     for lease in held:
         if lease.since_ns:
             short.add(lease.since_ns, lease.part)
     recorded = [lease.inode for lease in held if not lease.since_ns]
     # Before the sockets hang up: those who wait decide by our record whose turn it is.
-    if recorded or is_last or short.are_many:
+    if recorded or short.are_many:
         with usage_records.OwnRecord(place) as own:
             short.move_to(own)
             own.ended(recorded)

@@ -314,9 +314,10 @@ class ShortLeases:
     Between two short jobs the record would be a sixth of the work of a runner.
     """
 
-    __slots__ = ("_spent_ns",)
+    __slots__ = ("_spent_ns", "_together_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, together_ns: int = TOGETHER_NS) -> None:
+        self._together_ns = together_ns
         #: Of whole devices.
         self._spent_ns = 0
 
@@ -327,7 +328,7 @@ class ShortLeases:
     @property
     def are_many(self) -> bool:
         """Return whether they must be written now: those who wait decide by our record whose turn it is."""
-        return self._spent_ns >= TOGETHER_NS
+        return self._spent_ns >= self._together_ns
 
     def __bool__(self) -> bool:
         return self._spent_ns > 0
@@ -337,6 +338,12 @@ class ShortLeases:
         if self._spent_ns:
             own.lasted(locks.boot_ns() - self._spent_ns, WHOLE)
             self._spent_ns = 0
+
+    def record(self, place: Folder) -> None:
+        """Record them now, if there are any."""
+        if self._spent_ns:
+            with OwnRecord(place) as own:
+                self.move_to(own)
 
 
 def _lock(path: str) -> int | None:

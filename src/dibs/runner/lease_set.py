@@ -41,15 +41,11 @@ class LeaseFolders:
     def record(self) -> None:
         """Record what is not recorded yet."""
         for folder, short in self._known.values():
-            if short:
-                from dibs.leases import usage_records
-
-                try:
-                    with usage_records.OwnRecord(folder) as own:
-                        short.move_to(own)
-                except OSError:
-                    # The disk fails: only the order between users is less exact.
-                    sys.excepthook(*sys.exc_info())
+            try:
+                short.record(folder)
+            except OSError:
+                # The disk fails: only the order between users is less exact.
+                sys.excepthook(*sys.exc_info())
 
 
 class LeaseSet:

@@ -162,12 +162,17 @@ def serving_order(waiting: Sequence[WaitingJob], policy: Policy, now: int) -> li
     urgency = _urgencies(jobs, lambda job: _claim(job, policy, now), lambda job: job.request.limit_s and kind(job))
     least: dict[Hashable, float] = {}
     for job in jobs:
-        lane = job.is_evictable, job.priority, job.turn_s
+        lane = _lane(job)
         if job.request.limit_s is None and urgency[job.id] < math.inf:
             # An estimate alone moves no job ahead.
             urgency[job.id] = min(urgency[job.id], least.get(lane, math.inf))
         least[lane] = min(urgency[job.id], least.get(lane, math.inf))
-    return sorted(jobs, key=lambda job: (job.is_evictable, -job.priority, job.turn_s, -urgency[job.id]))
+    return sorted(jobs, key=lambda job: (*_lane(job), -urgency[job.id]))
+
+
+def _lane(job: WaitingJob) -> tuple[bool, int, float]:
+    """Return what comes before slowdown in the order of service."""
+    return job.is_evictable, -job.priority, job.turn_s
 
 
 def _was_moved(job: WaitingJob) -> bool:

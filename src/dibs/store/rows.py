@@ -21,13 +21,13 @@ _DECODERS = tuple((place, field.coder.decode) for place, field in enumerate(fiel
 #: An empty row of a new job: to fill a copy is quicker than to grow a dictionary.
 _EMPTY: dict[str, Any] = dict.fromkeys(("id", "request", "submitted_at", "is_ready", "rank", *SPEC_COLUMNS))
 _spec_values = attrgetter(*(field.name for field in fields.STORED))
-#: The attributes of a job that an event changes and that are stored as they are, and the others.
+#: The attributes of a job that an event changes: those that are stored as they are, then all.
 _MOVED = ("id", "attempt", "start", "dead_starts", "retried", "pid", "exit_code", "signal", "started_at",
           "finished_at", "remark", "evictions", "evicted_by", "leaves_at", "engine_ref", "node")  # fmt: skip
 _moved_values = attrgetter(*_MOVED)
-_ENCODED = ("state", "outcome", "cause", "allocation")
-_encoded_values = attrgetter(*_ENCODED)
-#: What else follows from the new value of a column. A job that is stopped early has no cause of its own.
+_CHANGING = ("state", "outcome", "cause", "allocation", *_MOVED)
+_changing_values = attrgetter(*_CHANGING)
+#: The assignments of columns from which others follow. A job that is stopped early has no cause of its own.
 _MOVES = {
     "cause": "cause = nullif(:cause, 'early'), is_early = :cause IS 'early'",
     "start": "start = :start, has_checkpoints = has_checkpoints AND :start > 0",
@@ -159,10 +159,9 @@ def moved_columns(before: Job, job: Job) -> str:
 
     SQLite checks the constraints and maintains the indexes and triggers of the columns that are assigned.
     """
-    changed = zip(_ENCODED, _encoded_values(before), _encoded_values(job), strict=True)
-    kept = zip(_MOVED, _moved_values(before), _moved_values(job), strict=True)
-    names = [name for name, old, new in changed if old != new] + [name for name, old, new in kept if old != new]
-    return ", ".join(_MOVES.get(name, f"{name} = :{name}") for name in names or _ENCODED[:1])
+    values = zip(_CHANGING, _changing_values(before), _changing_values(job), strict=True)
+    names = [name for name, old, new in values if old != new] or ["state"]
+    return ", ".join(_MOVES.get(name, f"{name} = :{name}") for name in names)
 
 
 def evicted_row(job: Job, event: lifecycle.Evicted) -> dict[str, Any]:
